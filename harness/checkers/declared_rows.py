@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line_of, only
 from onceproof.harness.checkers.firings import Firings, Run
 from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import (
     CHECKPOINT_COMPLETED,
     JOB_FINISHED,
@@ -204,8 +205,10 @@ class DeclaredRows:
     def _expected(
         self, records: Records, declared: Sequence[Row], is_whole: bool, upgraded_at: Cut | None = None
     ) -> Rows:
-        parameters = self._scenario.parameters
-        return self._family.expected(records, Declared(declared, is_whole, parameters, upgraded_at))
+        scenario = self._scenario
+        sets_clocks = any(FAULTS[fault.kind].turns_clock for fault in scenario.faults)
+        of_run = Declared(declared, is_whole, scenario.parameters, sets_clocks, upgraded_at)
+        return self._family.expected(records, of_run)
 
 
 def _upgraded_at(history: History | None) -> Cut | None:

@@ -74,6 +74,8 @@ class Declared:
     """Whether the run is over. At a cut, rows that a run may still hold back need not be there."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """What the family drew beside the records; a family whose job depends on it reads it here."""
+    sets_clocks: bool = False
+    """Whether the scenario sets the wall clock, so that much time may have passed between two records."""
     upgraded_at: Cut | None = None
     """What the state covers from which the new version of the job began; None: it has not begun."""
 

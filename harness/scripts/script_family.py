@@ -15,8 +15,8 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
@@ -43,34 +43,31 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.family_places import WORDS
 from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
-from onceproof.harness.model.scenario import RecordValue
+from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
+    Determined,
     RowCounts,
-    agreed_columns,
     calm_scenario,
+    determined_by,
     has_finished,
+    later_variants_of,
     rows_of,
     settled,
     variants_of,
 )
 from onceproof.harness.scripts.ends import Identities, build, sinks_of, sources_of
 from onceproof.harness.scripts.outside import Outside, by_place
-from onceproof.harness.scripts.own_ends import far_module_of, is_of_script, splits_read
+from onceproof.harness.scripts.pools import pool_of_source
 from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
-    drawn_records,
-    local_records,
-    pool_of,
-    sampled_records,
     split_name,
 )
-from onceproof.harness.scripts.script import Script
-from onceproof.harness.scripts.script_notes import order_note
+from onceproof.harness.scripts.script import Script, files_beside
+from onceproof.harness.scripts.script_notes import judged_by, order_note
 from onceproof.harness.scripts.special_records import Specials, specials_of
 from onceproof.harness.scripts.variations import (
-    MOST_RECORDS,
     draw_records,
     draw_special_records,
     first_records,
@@ -134,6 +131,8 @@ class ScriptFamily:
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
         self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
         self.pools = self._find_pools(samples)
+        self._is_single = False
+        """Whether each operator has one subtask, without which its rows depend on parallelism."""
         self._real = RealSinks(self.operators, self.module_name)
         if not self._has_real_ends:
             self._real.replace_all("the ends of two versions may differ")
@@ -173,15 +172,17 @@ class ScriptFamily:
         """Return what runs without faults commit; of a part of the input, what is there."""
         if not declared.is_whole:
             return declared.rows
-        calm = self.calm_rows(records) if self._is_judged or self._real.are_judged else None
+        determined = self.determined(sets_clocks=declared.sets_clocks)
+        calm = self.calm_rows(records) if determined.is_judged or self._real.are_judged else None
         visible = Counter(declared.rows)
         if calm is None or calm == visible:
             return declared.rows
-        variants = partial(self._variants, records)
-        return list(self._real.expected(visible, calm, variants, self._settled).elements())
 
-    def _settled(self, rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
-        return settled(rows, runs, self._columns) if self._is_judged else rows
+        def settle(rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
+            return settled(rows, runs, determined.columns) if determined.is_judged else rows
+
+        variants = partial(self._variants, records, over_time=declared.sets_clocks)
+        return list(self._real.expected(visible, calm, variants, settle).elements())
 
     def restricted_to(self, other: ScriptFamily) -> ScriptFamily:
         """Return the family with only such records over which another version is determined as well."""
@@ -190,28 +191,38 @@ class ScriptFamily:
         twin._is_free_of_order &= other._is_free_of_order
         return twin
 
-    def judged_columns(self) -> tuple[int, ...] | None:
-        """Return the columns by which rows are judged where runs without faults differ; () for none."""
-        if self.is_determined:
-            return None
-        return (self._columns or ()) if self._is_judged else ()
+    def determined(self, *, sets_clocks: bool) -> Determined:
+        """Return what the records determine in scenarios that set clocks, or in the others."""
+        return self._over_time if sets_clocks else self._at_once
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
         yield from self._real.notes(self.pools)
-        if not self.is_determined:
-            yield self._order_note()
+        yield from self.order_notes()
         yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
 
-    def _order_note(self) -> str:
+    def order_notes(self) -> Iterator[str]:
+        """Yield what the records do not determine."""
+        if self._is_single or not self._at_once.is_all:
+            wide = copy(self)
+            wide._is_single = False
+            judged = "each operator has one subtask here" if self._is_single else judged_by(self._at_once)
+            yield wide._order_note("the order of arrival, on parallelism or on time", variants_of, judged)
+        if self._at_once.is_all and not self._over_time.is_all:
+            judged = f"{judged_by(self._over_time)} in scenarios that set a clock"
+            yield self._order_note("how much time passes", later_variants_of, judged)
+
+    def _order_note(
+        self, depends_on: str, variants: Callable[[Scenario], Iterator[Scenario]], judged: str
+    ) -> str:
         calm = calm_scenario(self, self._trial_records)
         for node in self.operators:
             tapped = cast(Family, _Tapped(self, node.number))
-            runs = [run for each in (calm, *variants_of(calm)) if (run := rows_of(tapped, each)) is not None]
+            runs = [run for each in (calm, *variants(calm)) if (run := rows_of(tapped, each)) is not None]
             for run in runs:
                 if run != runs[0]:
-                    return order_note(node.name, runs[0], run, self._columns if self._is_judged else None)
-        return "its rows differ between runs without faults"
+                    return order_note(node.name, depends_on, runs[0], run, judged)
+        return f"its rows differ between runs without faults; {judged}"
 
     @property
     def module_name(self) -> str:
@@ -263,22 +274,29 @@ class ScriptFamily:
             self._kept[key] = rows_of(self._unedited, calm_scenario(self, records))
         return self._kept[key]
 
-    def _variants(self, records: Records) -> list[RowCounts]:
-        """Return the rows of the variants. Shrinking asks again and again for those of the same records."""
-        key = _key_of(records)
-        if key not in self._kept_variants:
-            if len(self._kept_variants) >= _MOST_VARIANTS:
-                self._kept_variants.clear()
-            variants = variants_of(calm_scenario(self, records))
-            runs = [rows_of(self._unedited, variant) for variant in variants]
-            self._kept_variants[key] = [run for run in runs if run is not None]
-        return self._kept_variants[key]
+    def _variants(self, records: Records, *, over_time: bool) -> list[RowCounts]:
+        """Return the rows of the variants. Shrinking asks again and again for those of the same records.
+
+        Args:
+            over_time: whether those count in which much time passes.
+        """
+        found = []
+        for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
+            key = (variants, _key_of(records))
+            if key not in self._kept_variants:
+                if len(self._kept_variants) >= _MOST_VARIANTS:
+                    self._kept_variants.clear()
+                calm = calm_scenario(self, records)
+                runs = [rows_of(self._unedited, variant) for variant in variants(calm)]
+                self._kept_variants[key] = [run for run in runs if run is not None]
+            found += self._kept_variants[key]
+        return found
 
     def _look_at_calm_runs(self) -> None:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
         first = first_records(self.pools)
         calm = calm_scenario(self, first)
-        before = _files_beside(self.path)
+        before = files_beside(self.path)
         with self._in_time("its job"):
             history = World(self, calm).run()
             if self._real.ends.sinks and not has_finished(history):
@@ -294,18 +312,37 @@ class ScriptFamily:
         long = first_records(self.pools, repeats=True)
         repeats = self.calm_rows(long) is not None
         self._trial_records = long if repeats else first
-        calm_rows = self.calm_rows(self._trial_records)
-        runs = [rows for rows in (calm_rows, *self._variants(self._trial_records)) if rows is not None]
-        if self._real.ends.sinks:
-            self._look_at_sinks(runs)
-        runs = [by_place(run)[""] for run in runs]
-        self.is_determined = all(run == runs[0] for run in runs)
-        self._columns = None if self.is_determined else agreed_columns(runs)
-        self._is_judged = self.is_determined or (self._columns is not None and not self._has_windows())
+        self._at_once = self._find_determined(over_time=False)
+        if not self._at_once.is_all:
+            self._try_single()
+        self._over_time = self._find_determined(over_time=True)
         two_splits = first_records(self.pools, 2, repeats=repeats)
-        self._is_free_of_splits = self.is_determined and self._agrees(two_splits)
+        self._is_free_of_splits = self._at_once.is_all and self._agrees(two_splits)
         reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
-        self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
+        self._is_free_of_order = self._at_once.is_all and self._agrees(reversed_records)
+
+    def _find_determined(self, *, over_time: bool) -> Determined:
+        records = self._trial_records
+        calm = self.calm_rows(records)
+        runs = [run for run in (calm, *self._variants(records, over_time=over_time)) if run is not None]
+        if over_time and self._real.ends.sinks:
+            self._look_at_sinks(runs)
+        return determined_by([by_place(run)[""] for run in runs], self._has_windows())
+
+    def _try_single(self) -> None:
+        """Run each operator with one subtask, if the records then determine all."""
+        self._set_single(True)
+        found = self._find_determined(over_time=False)
+        if found.is_all:
+            self._at_once = found
+        else:
+            self._set_single(False)
+
+    def _set_single(self, is_single: bool) -> None:
+        self._is_single = is_single
+        self._kept.clear()
+        self._kept_variants.clear()
+        self._look_at_graph()
 
     def _look_at_sinks(self, runs: Sequence[RowCounts]) -> None:
         """Find out what sinks write that run for real. Raises FamilyError if one loses rows."""
@@ -354,7 +391,7 @@ class ScriptFamily:
     def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
         """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""
         again = self.calm_rows(records)
-        changed = sorted(path for path, time in _files_beside(self.path).items() if before.get(path) != time)
+        changed = sorted(path for path, time in files_beside(self.path).items() if before.get(path) != time)
         if again is None or again == rows or not changed:
             return
         here, there = rows - again, again - rows
@@ -367,7 +404,7 @@ class ScriptFamily:
 
     def _agrees(self, records: Records) -> bool:
         calm = self.calm_rows(records)
-        return calm is not None and all(run == calm for run in self._variants(records))
+        return calm is not None and all(run == calm for run in self._variants(records, over_time=False))
 
     # The job.
 
@@ -387,41 +424,13 @@ class ScriptFamily:
                     f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
                     f" {', '.join(names)}"
                 )
-        pools = {}
-        for name, node, source in sources:
-            kind = node.output_type
-            origin = "of the program itself"
-            if name in inherited:
-                pools[name] = inherited[name]
-                own = None if name in samples else local_records(name, source)
-                if own is not None and repr(own) == repr([*inherited[name].records]):
-                    # The same values, of the classes of this version.
-                    pools[name] = pool_of(own, origin, has_splits=inherited[name].has_splits)
-                continue
-            own_splits: dict[str, int] = {}
-            if name in samples:
-                records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
-            else:
-                found = None
-                is_own = self._has_real_ends and is_of_script(type(source), self.module_name)
-                if is_own and not far_module_of(source):
-                    read = splits_read(source, MOST_RECORDS)
-                    own_splits = {split: len(own) for split, own in (read or {}).items()}
-                    found = [record for own in (read or {}).values() for record in own] or None
-                if found is None:
-                    own_splits = {}
-                    found = local_records(name, source)
-                if found is None:
-                    found, origin = drawn_records(kind), "drawn from its type"
-                if found is None:
-                    raise FamilyError(
-                        f"{self.path}: the records of the source {name!r} are not on this machine: give some"
-                        f" with --sample {name}=FILE, lines of JSON, CSV or text"
-                    )
-                records = found
-            has_splits = not node.parallelism_is_fixed and not own_splits
-            pools[name] = pool_of(records, origin, has_splits=has_splits, own_splits=own_splits)
-        return pools
+        own_module = self.module_name if self._has_real_ends else ""
+        return {
+            source.name: pool_of_source(
+                source, samples.get(source.name), own_module, inherited.get(source.name), self.path
+            )
+            for source in sources
+        }
 
     def described_as_written(self) -> JobDescription:
         """Return the job with the parallelism that the script gives it; a scenario has its own."""
@@ -436,6 +445,8 @@ class ScriptFamily:
     ) -> None:
         """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
+        for node in description.operators if self._is_single else ():
+            node.parallelism = 1
         build(env, io, description.operators, self.pools, tapped, self._real.ends, ids)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
@@ -473,17 +484,6 @@ def _error_in(history: History) -> str:
 
 def _key_of(records: Records) -> tuple[object, ...]:
     return tuple([(split, tuple(own)) for split, own in records.items()])
-
-
-def _files_beside(script: Path) -> dict[Path, int]:
-    """Return the files in the folder of a script and in the current one, by their last change."""
-    found = {}
-    for folder in {script.absolute().parent, Path.cwd()}:
-        for path in folder.iterdir():
-            with suppress(OSError):
-                if path.is_file():
-                    found[path] = path.stat().st_mtime_ns
-    return found
 
 
 class _Tapped:

@@ -144,8 +144,9 @@ class UpgradeFamily:
             return old.expected(records, declared)
         if self.is_equal and old.calm_rows(records) == new.calm_rows(records):
             return new.expected(records, declared)
-        columns = [each for each in (old.judged_columns(), new.judged_columns()) if each is not None]
-        runs = self._calm_upgrades(records, cut) if () not in columns else []
+        both = [family.determined(sets_clocks=declared.sets_clocks) for family in (old, new)]
+        columns = [each.columns for each in both if each.columns is not None]
+        runs = self._calm_upgrades(records, cut) if all(each.is_judged for each in both) else []
         if not runs:
             return declared.rows
         agreed = tuple(set(columns[0]).intersection(*columns)) if columns else None
@@ -233,8 +234,7 @@ class UpgradeFamily:
                 " without faults at the same cut"
             )
         for family in (self._old.family, self._new.family):
-            if not family.is_determined:
-                yield from (note for note in family.notes() if "order of arrival" in note)
+            yield from family.order_notes()
 
 
 class _Version:
