@@ -21,7 +21,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
@@ -38,9 +37,8 @@ from onceproof.harness.model.family import (
     Rows,
     Vertices,
     Workload,
-    nearest,
 )
-from onceproof.harness.model.family_places import WORDS
+from onceproof.harness.model.family_places import check_samples, said_of
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
@@ -73,7 +71,6 @@ from onceproof.harness.systems.simulation.world import World
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
-_SAID: Final = ("job", "sample", "argument")
 _MOST_KEPT: Final = 2_000
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
@@ -97,20 +94,7 @@ class ScriptFamily:
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
         self.name = path.stem
-        samples: dict[str, Path] = {}
-        arguments: list[str] = []
-        job = ""
-        for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
-            match key:
-                case "job":
-                    job = value
-                case "argument":
-                    arguments.append(value)
-                case "sample":
-                    name, _, file = value.partition("=")
-                    samples[name] = path.parent / file
-                case _:
-                    raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+        job, samples, arguments = said_of(path, said)
         self._script = Script(path, arguments, job)
         self._unedited = self
         """The one whose runs without faults judge it and its edited twins."""
@@ -299,12 +283,7 @@ class ScriptFamily:
         self._is_batch = str(mode).upper() == "BATCH"
         sources = sources_of(self.operators)
         names = [source.name for source in sources]
-        for name in samples:
-            if name not in names:
-                raise FamilyError(
-                    f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
-                    f" {', '.join(names)}"
-                )
+        check_samples(self.path, samples, names)
         pools = {}
         for name, node, source in sources:
             kind = node.output_type
