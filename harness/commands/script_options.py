@@ -83,9 +83,10 @@ def _address(asked: str, samples: Sequence[str], job: str | None, arguments: Seq
 
 def print_notes(asked: str, family: Family, file: TextIO) -> bool:
     """Say what a script's job reads and writes, and how it is judged; return False for any other family."""
+    from onceproof.harness.scripts.query_family import QueryFamily
     from onceproof.harness.scripts.script_family import ScriptFamily
 
-    if not isinstance(family, ScriptFamily):
+    if not isinstance(family, ScriptFamily | QueryFamily):
         return False
     for note in family.notes():
         print(f"{asked}: {note}", file=file)

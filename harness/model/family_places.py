@@ -36,10 +36,13 @@ from onceproof.harness.model.family import (
     options_of,
     source_file,
 )
+from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily, program_family
 from onceproof.harness.model.user_file import defined_in, error_line, import_file, imported_by
 
 PROGRAM_SUFFIX: Final = ".toml"
+QUERIES: Final = "structured_streaming"
+"""The system that runs queries."""
 WORDS: Final = "?"
 """Stands between a script and what its address says of it."""
 _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
@@ -150,6 +153,19 @@ def is_query(path: Path) -> bool:
         return is_script(path) and "pyspark" in (found := imported_by(path)) and "pyflink" not in found
     except (OSError, SyntaxError, ValueError):
         return False
+
+
+def own_system(address: str) -> str | None:
+    """Return the system of a program or a query, which runs on no other; None for any other family."""
+    if is_program(address):
+        return PROGRAMS
+    path, _ = split_address(address)
+    return QUERIES if path is not None and is_query(path) else None
+
+
+def default_system(family: Family) -> str:
+    """Return the system on which a family runs where no other is named."""
+    return own_system(address_of(family)) or "simulated"
 
 
 class Said(NamedTuple):

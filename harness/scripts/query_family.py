@@ -3,10 +3,10 @@
 Rules:
 
 - A family in the sense of `model/family.py`, for one system. Its job for the engine is a stand-in.
-- A driver looks at the file before the first scenario, and says which sources and records it has. The driver
-  of a run says which rows should come out (`systems/structured/queries/`).
-- No record is late: Spark drops one or not, as its batches fall. Records come in the order of their times, and
-  change places within the delay of the watermark.
+- A driver looks at the file before the first scenario, and says which sources and records it has. The
+  driver of a run says which rows should come out (`systems/structured/queries/`).
+- No record is late: Spark drops one or not, as its batches fall. Records come in the order of their times,
+  and change places within the delay of the watermark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from onceproof.harness.model.family import (
     Rows,
     Workload,
 )
-from onceproof.harness.model.family_places import joined_address
+from onceproof.harness.model.family_places import QUERIES, joined_address
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.scripts.calm_runs import settled
 from onceproof.harness.scripts.records import Pool
@@ -42,7 +42,6 @@ from onceproof.reports.text import counted
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
-SYSTEM: Final = "structured_streaming"
 _MOST_KEPT: Final = 1_000
 
 
@@ -62,7 +61,7 @@ class QueryFamily:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         self.name = path.stem
-        self.options = FamilyOptions(declares=True, settles=True, jobs={SYSTEM: _is_run_by_its_file})
+        self.options = FamilyOptions(declares=True, settles=True, jobs={QUERIES: _is_run_by_its_file})
         self._answers: dict[tuple[object, ...], Answer] = {}
 
     @cached_property
@@ -78,10 +77,8 @@ class QueryFamily:
         pools = {}
         for name, source in self.look.sources.items():
             texts = source.texts
-            if self.look.delay_ms is not None and None not in (times := list(map(time_of, texts))):
-                texts = [
-                    text for _, text in sorted(zip(times, texts, strict=True), key=lambda each: each[0] or 0)
-                ]
+            if self.look.delay_ms is not None and None not in map(time_of, texts):
+                texts = sorted(texts, key=lambda text: time_of(text) or 0)
             records = [(text, FIRST_MS + 1_000 * number) for number, text in enumerate(texts)]
             pools[name] = Pool(tuple(records), tuple(texts), str, True, True, source.origin)
         return pools
@@ -137,9 +134,10 @@ class QueryFamily:
         for name, source in self.look.sources.items():
             yield f"source {name}: {counted(len(source.texts), 'record')} {source.origin}"
         if self.look.sink == "foreachBatch":
-            yield "foreachBatch: its function runs; what it leaves in files, tables of SQLite and df.write is judged"
+            yield "foreachBatch: its function runs; what it leaves by df.write, in files and SQLite is judged"
         else:
-            yield f"sink {self.look.sink or 'of the harness'}: replaced by an exactly-once one; its rows are judged"
+            sink = self.look.sink or "of the harness"
+            yield f"sink {sink}: replaced by an exactly-once one; its rows are judged"
         yield "judged by the query itself in batch mode: logic that is wrong there too is not seen"
 
 

@@ -18,8 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -136,27 +135,27 @@ def parsed(
     session: SparkSession, records: DataFrame, name: str, asked: Asked, sample: Path | None
 ) -> DataFrame:
     """Return records of a scenario with the columns of a source."""
-    time = F.timestamp_millis("timestamp").alias("timestamp")
+    time = functions.timestamp_millis("timestamp").alias("timestamp")
     match asked.format:
         case "kafka":
             return records.select(
-                F.lit(None).cast("binary").alias("key"),
-                F.col("value").cast("binary").alias("value"),
-                F.lit(name).alias("topic"),
-                F.substring_index("split", ".", -1).try_cast("int").alias("partition"),
-                F.col("offset"),
+                functions.lit(None).cast("binary").alias("key"),
+                functions.col("value").cast("binary").alias("value"),
+                functions.lit(name).alias("topic"),
+                functions.substring_index("split", ".", -1).try_cast("int").alias("partition"),
+                functions.col("offset"),
                 time,
-                F.lit(0).alias("timestampType"),
+                functions.lit(0).alias("timestampType"),
             )
         case "rate" | "rate-micro-batch":
-            return records.select(time, F.col("value").cast("long").alias("value"))
+            return records.select(time, functions.col("value").cast("long").alias("value"))
         case "socket" | "text":
             has_time = asked.options.get("includetimestamp", "").lower() == "true"
             return records.select("value", *[time][: int(has_time)])
     schema = asked.schema or _schema_of(session, sample, asked)
     if schema is None:
         raise FamilyError(f"the source {name!r} has no schema: give records with --sample {name}=FILE")
-    return records.select(F.from_json("value", schema).alias("record")).select("record.*")
+    return records.select(functions.from_json("value", schema).alias("record")).select("record.*")
 
 
 def _schema_of(session: SparkSession, sample: Path | None, asked: Asked) -> StructType | None:

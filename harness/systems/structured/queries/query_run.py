@@ -6,14 +6,16 @@ Rules:
   may be missing, because no guarantee closes their windows. In update mode rows of earlier batches come too.
 - Where batch mode does not know an operator, the answer is an undisturbed stream of one batch.
 - If the rows of a trial differ from the answer, the driver finds out what is determined. Rows that depend on
-  the order of arrival differ in batch mode on reversed records. A function of foreachBatch, and one over state
-  of its own, may write what depends on the batches: an undisturbed stream of the same batches answers for it.
+  the order of arrival differ in batch mode on reversed records. A function of foreachBatch, and one over
+  state of its own, may write what depends on the batches: for it an undisturbed stream of the same batches
+  answers.
 - What a function of foreachBatch has written is judged when the input is over: lines, tables of SQLite, CSV
   and Parquet below its working directory.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sqlite3
 from collections import Counter
@@ -29,6 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import check_samples
 from onceproof.harness.model.history import Row, as_tuple
@@ -54,7 +57,12 @@ from onceproof.harness.systems.structured.queries.query_records import (
     texts_of,
 )
 from onceproof.harness.systems.structured.queries.replaced_ends import Asked, flat
-from onceproof.harness.systems.structured.queries.user_query import FoundQuery, UserQuery, user_query
+from onceproof.harness.systems.structured.queries.user_query import (
+    ANY_MODE,
+    FoundQuery,
+    UserQuery,
+    user_query,
+)
 from onceproof.harness.systems.structured.sinks import ROWS, Store, commit, publish
 from onceproof.harness.systems.structured.source import (
     CLOSING_FILE,
@@ -108,7 +116,7 @@ class QueryRun:
         closing_file.write_bytes(msgspec.json.encode(self._closing))
         # The file may have set it; Spark stores it in the checkpoint location with the first batch.
         self._session.conf.set("spark.sql.shuffle.partitions", str(self._spec.parallelism))
-        self._asked = asked = found.asked
+        self._asked = asked = with_mode(self._session, found)
         rows = found.rows if asked.store is not None else flat(found.rows)
         writer = rows.writeStream.outputMode(asked.mode).trigger(availableNow=True)
         writer = writer.option("checkpointLocation", self._spec.checkpoints)
@@ -124,14 +132,12 @@ class QueryRun:
             if store is not None:
                 store(rows, batch)
                 if self._is_at_end(batch):
-                    _replace(output, contents(self._home))
+                    _replace(output, map(msgspec.json.encode, contents(self._home)))
                 return
             lines = [msgspec.json.encode(tuple(row)) for row in rows.collect()]
             if asked.mode == "complete":
-                _replace(
-                    output,
-                    [tuple(msgspec.json.decode(line)) for line in lines] if self._is_at_end(batch) else [],
-                )
+                if self._is_at_end(batch):
+                    _replace(output, lines)
             else:
                 publish(output, batch, lines)
 
@@ -258,9 +264,34 @@ def look_at(query: UserQuery, session: SparkSession, folder: Path) -> Look:
     check_samples(query.path, query.said.samples, sources)
     if not sources:
         raise FamilyError(f"{query.path}: its query reads no stream: it begins with spark.readStream")
+    try:
+        asked = with_mode(session, found)
+    except SPARK_ERRORS as error:
+        raise FamilyError(f"{query.path}: {one_line(error)}") from error
     delays = [_delay_ms(text) for text in _WATERMARK.findall(_plan_of(found.rows))]
-    asked = found.asked
     return Look(sources, asked.mode, asked.format, min(delays, default=None))
+
+
+def with_mode(session: SparkSession, found: FoundQuery) -> Asked:
+    """Return what a query asks of its sink, with its output mode.
+
+    Raises one of Spark's errors where it cannot run as a stream in this mode, or in any.
+    """
+    asked = found.asked
+    jvm: Any = session._jvm
+    outputs = jvm.org.apache.spark.sql.streaming.OutputMode
+    modes = {"append": outputs.Append, "complete": outputs.Complete, "update": outputs.Update}
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    last: Exception | None = None
+    for mode in modes if asked.mode == ANY_MODE else (asked.mode,):
+        try:
+            checker.checkForStreaming(found.rows._jdf.queryExecution().analyzed(), modes[mode]())
+        except SPARK_ERRORS as error:
+            last = last or error
+        else:
+            return dataclasses.replace(asked, mode=mode)
+    assert last is not None
+    raise last
 
 
 def _delay_ms(text: str) -> int:
@@ -311,7 +342,7 @@ def _plain(row: Iterable[Any]) -> Row:
     return tuple([cell if isinstance(cell, str | int | float | bool | None) else str(cell) for cell in row])
 
 
-def _replace(output: Path, rows: Iterable[Row]) -> None:
+def _replace(output: Path, lines: Iterable[bytes]) -> None:
     hidden, visible = output / ".result.jsonl", output / "result.jsonl"
-    hidden.write_bytes(b"".join([msgspec.json.encode(row) + b"\n" for row in rows]))
+    hidden.write_bytes(b"".join([line + b"\n" for line in lines]))
     hidden.replace(visible)

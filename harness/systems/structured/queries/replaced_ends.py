@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.types import (
     ArrayType,
@@ -37,6 +36,7 @@ from pyspark.sql.types import (
 )
 
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS
+from onceproof.harness.systems.structured.sinks import Store
 
 OF_THE_TRIAL: Final = ("spark.sql.shuffle.partitions", "spark.sql.streaming.noDataMicroBatches.enabled")
 """Options that a file may set in vain."""
@@ -52,7 +52,7 @@ class Asked:
     name: str = ""
     path: str = ""
     mode: str = "append"
-    store: Callable[[DataFrame, int], None] | None = None
+    store: Store | None = None
     """The function of foreachBatch."""
 
 
@@ -142,7 +142,7 @@ class StreamWriter(_Recorder):
         self.asked.name = name
         return self
 
-    def foreachBatch(self, function: Callable[[DataFrame, int], None]) -> StreamWriter:  # noqa: N802
+    def foreachBatch(self, function: Store) -> StreamWriter:  # noqa: N802
         self.asked.format, self.asked.store = "foreachBatch", function
         return self
 
@@ -168,7 +168,7 @@ class StreamWriter(_Recorder):
     def toTable(self, tableName: str, format: str | None = None, *rest: Any, **options: Any) -> Any:  # noqa: N802, N803
         return self.start(tableName, format or "table", **options)
 
-    trigger = partitionBy = clusterBy = _Recorder._same
+    trigger = partitionBy = clusterBy = _Recorder._same  # noqa: N815
 
 
 class BatchWriter(_Recorder):
@@ -213,7 +213,7 @@ class BatchWriter(_Recorder):
     orc = partialmethod(_file, "orc")
     parquet = partialmethod(_file, "parquet")
     xml = partialmethod(_file, "xml")
-    partitionBy = bucketBy = sortBy = clusterBy = _Recorder._same
+    partitionBy = bucketBy = sortBy = clusterBy = _Recorder._same  # noqa: N815
 
     def _store(self, place: str) -> None:
         # A place may be an address or a path anywhere: the trial keeps its rows in the working directory.
@@ -243,15 +243,15 @@ def flat(rows: DataFrame) -> DataFrame:
 def _cell(name: str, kind: DataType) -> Any:
     match kind:
         case StringType() | BooleanType() | IntegralType():
-            return F.col(name)
+            return functions.col(name)
         case FractionalType() if kind.typeName() != "decimal":
-            return F.format_string("%.12g", F.col(name).cast("double")).cast("double")
+            return functions.format_string("%.12g", functions.col(name).cast("double")).cast("double")
         case StructType() | ArrayType() | MapType():
-            return F.to_json(name)
+            return functions.to_json(name)
         case _ if kind.typeName() == "binary":
-            return F.hex(name)
+            return functions.hex(name)
         case _:
-            return F.col(name).cast("string")
+            return functions.col(name).cast("string")
 
 
 _Patches: TypeAlias = list[tuple[type, str, Any]]

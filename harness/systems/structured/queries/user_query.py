@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +27,7 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import Said, is_query, said_of, split_address
 from onceproof.harness.model.user_file import error_line
 from onceproof.harness.systems.structured.queries.replaced_ends import Asked, replaced_ends
+from onceproof.harness.systems.structured.sinks import Store
 
 Read = Callable[[str, Asked], DataFrame]
 """Returns the records of a source, by its name."""
@@ -39,6 +40,10 @@ class FoundQuery(NamedTuple):
     asked: Asked
 
 
+ANY_MODE: Final = "any"
+"""The output mode of a function: the first one that Spark takes."""
+
+
 class _Started(BaseException):
     """The query on trial has started: the file ends."""
 
@@ -46,8 +51,8 @@ class _Started(BaseException):
 class _NotRun:
     """A query that is not on trial: it has ended, and has read nothing."""
 
-    id = runId = name = None
-    isActive = False  # noqa: N815 (the names are Spark's)
+    id = runId = name = None  # noqa: N815 (the names are Spark's)
+    isActive = False  # noqa: N815
     lastProgress = exception = None  # noqa: N815
 
     def awaitTermination(self, timeout: Any = None) -> bool:  # noqa: N802
@@ -99,7 +104,7 @@ class UserQuery:
                 if not found:
                     function = self._function(module, others)
                     arguments = [read(name, Asked(name=name)) for name in _parameters(function)]
-                    found.append(FoundQuery(function(*arguments), Asked()))
+                    found.append(FoundQuery(function(*arguments), Asked(mode=ANY_MODE)))
             except _Started:
                 pass
             except FamilyError:
@@ -134,9 +139,7 @@ class UserQuery:
             sys.argv = arguments
             os.chdir(current)
 
-    def storing(
-        self, store: Callable[[DataFrame, int], None], folder: Path
-    ) -> Callable[[DataFrame, int], None]:
+    def storing(self, store: Store, folder: Path) -> Store:
         """Return a function of foreachBatch that runs in a folder, with the ends of the trial."""
 
         def stored(rows: DataFrame, batch: int) -> None:
@@ -165,8 +168,8 @@ class UserQuery:
         if len(chosen) != 1 or (self.said.job and not typed) or others:
             there = ", ".join([*functions, *[repr(name) for name in others]]) or "none"
             raise FamilyError(
-                f"{self.path}: which query is on trial? A program calls start(), a module has one function from"
-                f" DataFrames to a DataFrame; give one with --job NAME; there are: {there}"
+                f"{self.path}: which query is on trial? A program calls start(), a module has one function"
+                f" from DataFrames to a DataFrame; give one with --job NAME; there are: {there}"
             )
         return chosen.popitem()[1]
 
