@@ -22,7 +22,7 @@ import msgspec
 from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.family import Family, FamilyError, Records, options_of
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.systems.kit.drivers import Driver
+from onceproof.harness.systems.kit.drivers import Driver, Drivers
 from onceproof.harness.systems.kit.system import DriverSystem
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.structured import points
@@ -38,8 +38,8 @@ from onceproof.harness.systems.structured.queries.query_answer import (
 PROGRAM: Final = "onceproof.harness.systems.structured.run"
 
 
-_looking: Final[list[Driver]] = []
-"""A driver that has looked at a query, for the next scenario: a start takes longer than a scenario."""
+_drivers: Final = Drivers(lambda: StructuredStreamingSystem.start())
+"""Of this process. One that has looked at a query runs its scenarios: a start takes longer than these."""
 
 
 @runtime_checkable
@@ -53,18 +53,17 @@ class Answered(Protocol):
 def look_at_query(address: str) -> Look:
     """Return what a driver finds out about a user's query. Raises FamilyError."""
     find_java(os.environ)
-    driver = _looking.pop() if _looking and _looking[-1].is_alive else Driver(PROGRAM)
+    driver = _drivers.take()
     with TemporaryDirectory(prefix="onceproof-look-") as folder:
         path = Path(folder) / f"query{LOOK_SUFFIX}"
         path.write_text(address, encoding="utf-8")
         driver.run(path, StructuredStreamingSystem.longest_process_seconds)
+        words = driver.last_words()
+        _drivers.give_back(driver)
         try:
             data = path.with_suffix(LOOKED_SUFFIX).read_bytes()
         except FileNotFoundError:
-            words = driver.last_words()
-            driver.end()
             raise FamilyError(f"{address}: the driver ended while it looked at the query: {words}") from None
-    _looking.append(driver)
     looked = msgspec.json.decode(data, type=Look | Mistake)
     if isinstance(looked, Mistake):
         raise FamilyError(looked.mistake)
@@ -85,11 +84,12 @@ class StructuredStreamingSystem(DriverSystem):
         # A missing Java is an error here, not in each driver.
         find_java(os.environ)
         super().__init__(folder, process_seconds)
+        self._drivers = _drivers
 
     @staticmethod
     def start() -> Driver:
-        """Start a driver, which has a Spark, or take the one that has looked at a query."""
-        return _looking.pop() if _looking and _looking[-1].is_alive else Driver(PROGRAM)
+        """Start a driver, which has a Spark."""
+        return Driver(PROGRAM)
 
     def prepared(self, scenario: Scenario) -> Scenario:
         """Return the scenario as it runs, with its faults at points of a query."""

@@ -5,10 +5,10 @@ Rules:
 - The answer is the query in batch mode, called once with all records. Rows that only closing records cause
   may be missing, because no guarantee closes their windows. In update mode rows of earlier batches come too.
 - Where batch mode does not know an operator, the answer is an undisturbed stream of one batch.
-- If the rows of a trial differ from the answer, the driver finds out what is determined. Rows that depend on
-  the order of arrival differ in batch mode on reversed records. A function of foreachBatch, and one over
-  state of its own, may write what depends on the batches: for it an undisturbed stream of the same batches
-  answers.
+- If the rows of a trial differ from the answer, the driver finds out what is determined. Rows of a query with
+  state that depend on the order of arrival differ in batch mode on reversed records. A function of
+  foreachBatch, and one over state of its own, may write what depends on the batches: for it an undisturbed
+  stream of the same batches answers.
 - What a function of foreachBatch has written is judged when the input is over: lines, tables of SQLite, CSV
   and Parquet below its working directory.
 """
@@ -77,6 +77,8 @@ from onceproof.harness.systems.structured.source import (
 
 _WATERMARK: Final = re.compile(r"EventTimeWatermark.*?, (?:delay )?((?:\d+ [a-z]+ ?)+)")
 _STATE_OF_ITS_OWN: Final = ("FlatMapGroupsInPandasWithState", "TransformWithState", "FlatMapGroupsWithState")
+_OUT_OF_ORDER: Final = ("Aggregate", "Deduplicate", "Join", *_STATE_OF_ITS_OWN)
+"""The operators whose rows may depend on the order in which records arrive."""
 _UNITS_MS: Final = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _ALL: Final = 1_000_000
 _SQLITE: Final = b"SQLite format 3\0"
@@ -168,7 +170,8 @@ class QueryRun:
             if self._asked.store is not None or not Counter(answer.runs[0]) - Counter(calm[0]):
                 return Answer(calm)
             return answer
-        other = self._in_batch_mode("reversed", is_reversed=True)
+        # A query without state takes records in their order, so that the order decides nothing.
+        other = self._in_batch_mode("again", is_reversed=any(each in self._plan for each in _OUT_OF_ORDER))
         return answer if other is None else replace(answer, runs=[*answer.runs, *other.runs])
 
     def _in_batch_mode(self, name: str, *, is_reversed: bool = False) -> Answer | None:
