@@ -250,11 +250,16 @@ def answer_look(path: Path, session: SparkSession) -> int:
 def look_at(query: UserQuery, session: SparkSession, folder: Path) -> Look:
     """Return the sources of a query with their records, and what it asks of its sink. Raises FamilyError."""
     sources: dict[str, LookedSource] = {}
+    unknown: list[FamilyError] = []
 
     def read(name: str, asked: Asked) -> DataFrame:
         sample = query.sample(name)
-        texts, origin = texts_of(session, name, asked, sample)
-        sources[name] = LookedSource(texts, origin)
+        try:
+            sources[name] = LookedSource(*texts_of(session, name, asked, sample))
+        except FamilyError as error:
+            # The name of its sample may be misspelt.
+            unknown.append(error)
+            sources[name] = LookedSource([], "")
         records = (
             DataStreamReader(session)
             .format("rate")
@@ -265,6 +270,8 @@ def look_at(query: UserQuery, session: SparkSession, folder: Path) -> Look:
 
     found = query.find(read, folder)
     check_samples(query.path, query.said.samples, sources)
+    for error in unknown:
+        raise FamilyError(f"{query.path}: {error}") from None
     if not sources:
         raise FamilyError(f"{query.path}: its query reads no stream: it begins with spark.readStream")
     try:

@@ -44,6 +44,10 @@ ANY_MODE: Final = "any"
 """The output mode of a function: the first one that Spark takes."""
 
 
+class _Shortened(FamilyError):
+    """An error of Spark, with its type in the message."""
+
+
 class _Started(BaseException):
     """The query on trial has started: the file ends."""
 
@@ -224,4 +228,4 @@ def _shortened(error: Exception) -> Exception:
     lines = str(error).strip().splitlines()
     if len(lines) < 2:
         return error
-    return Exception(f"{type(error).__name__}: {lines[0]}").with_traceback(error.__traceback__)
+    return _Shortened(f"{type(error).__name__}: {lines[0].rstrip(';')}").with_traceback(error.__traceback__)
