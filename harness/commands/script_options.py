@@ -26,12 +26,12 @@ Samples: TypeAlias = Annotated[
     typer.Option(
         "--sample",
         metavar="NAME=FILE",
-        help="Records of a source of a PyFlink program: lines of JSON, CSV, Parquet or text; repeatable.",
+        help="Records of a source of a program or query: lines of JSON, CSV, Parquet or text; repeatable.",
     ),
 ]
 JobName: TypeAlias = Annotated[
     str | None,
-    typer.Option("--job", metavar="NAME", help="Which job of a PyFlink program. Default: the first."),
+    typer.Option("--job", metavar="NAME", help="Which job of a program, or query. Default: the first."),
 ]
 Arguments: TypeAlias = Annotated[list[str] | None, typer.Option("--argument", hidden=True)]
 COMMANDS: Final = ("check", "explain", "init", "replay", "run")
@@ -58,7 +58,9 @@ def addresses_of(
         return list(asked or ())
     found = [_address(each, samples or (), job, arguments or ()) for each in asked or ()]
     if found == list(asked or ()):
-        raise UsageError("--sample, --job and arguments behind -- belong to a PyFlink program: name its file")
+        raise UsageError(
+            "--sample, --job and arguments behind -- belong to a program or query: name its file"
+        )
     return found
 
 

@@ -14,7 +14,9 @@ views = (
     .select("view.*")
 )
 counts = (
-    views.withWatermark("at", "10 minutes").groupBy(window("at", "5 minutes"), "page").agg(count("*").alias("views"))
+    views.withWatermark("at", "10 minutes")
+    .groupBy(window("at", "5 minutes"), "page")
+    .agg(count("*").alias("views"))
 )
 query = (
     counts.select(to_json(struct("window.start", "page", "views")).alias("value"))

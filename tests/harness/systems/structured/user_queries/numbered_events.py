@@ -8,7 +8,7 @@ class Numbered(StatefulProcessor):
     def init(self, handle):
         self.seen = handle.getValueState("seen", "seen BIGINT")
 
-    def handleInputRows(self, key, rows, timerValues):
+    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803 (the names are Spark's)
         current = self.seen.get()
         seen = current[0] if current else 0
         for _ in rows:
