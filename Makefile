@@ -76,9 +76,9 @@ services: setup ## start Kafka and the other real servers; OPTIONS=kafka starts 
 # The families that run on PyFlink as they are, those with the most operators. Each scenario has some seconds of kills.
 FLINK_FAMILIES := nexmark_q4 nexmark_q5 nexmark_q3 nexmark_q0 nexmark_q1 nexmark_q2 early_totals percentiles \
   site_totals full_join order_lines page_windows periodic_page_views bursts expiring_state deduplication click_times \
-  running_sum rising_temperature average_by_list
+  running_sum rising_temperature average_by_list tests/corpus/programs/fraud_detection.py
 
-flink: setup ## install Apache Flink, and put 20 families on trial there; half an hour
+flink: setup ## install Apache Flink, and put 20 families and a program on trial there; half an hour
 	@$(RUN)/onceproof flink install
 	@$(RUN)/onceproof run $(FLINK_FAMILIES) --system flink --scenarios 200 --workers 1 $(OPTIONS)
 

@@ -5,7 +5,8 @@ The rules this module lives by:
 - Executors simulate the scenarios of a seed and write their trials as Parquet; one Spark SQL job judges all
   of them. The scenarios, outcomes, tally and hash are those of ``run`` with the same seed and count.
 - Two independent oracles judge every scenario: the family's Python on the executors, its SQL here. If they
-  disagree, one of them is wrong, and the campaign fails.
+  disagree, one of them is wrong, and the campaign fails. A family without SQL, such as a script, is judged by
+  Python alone, and the report says so.
 - Scenarios run in waves. After each wave its outcomes are in outcomes.jsonl. Spark SQL judges at the end,
   because each judgement has a fixed cost; ``judged`` is the number of scenarios that it has read.
 - What executors have written is kept however the campaign ends, and counts: an interrupted campaign reports
@@ -71,7 +72,9 @@ class CampaignResult:
     run: RunResult
     disagreements: list[Disagreement] = field(default_factory=list)
     judged: int = 0
-    """How many scenarios the Spark oracle has read and judged."""
+    """How many scenarios Spark has read, and judged where their family has SQL."""
+    compared: int = 0
+    """How many of them are of families with SQL, and so judged by both oracles."""
     resumed: int = 0
     """How many scenarios an earlier attempt at this campaign had finished."""
     judging_seconds: float = 0.0
@@ -154,11 +157,9 @@ def run_campaign(
 
 
 def load_campaign_families(addresses: Sequence[str]) -> tuple[Family, ...]:
-    """Return families that a campaign can judge; FamilyError if one of them has no expected rows in SQL."""
+    """Return families that a campaign can judge. Raises FamilyError."""
     families = load_families(addresses)
     for family in families:
-        if not family.oracle_sql:
-            raise FamilyError(f"{family.name}: a campaign needs oracle_sql, expected rows in SQL; use run")
         check_family(family)
     return families
 
@@ -184,6 +185,11 @@ class _FamilyTrials:
     """Those that are not judged."""
     verdicts: list[pa.Table] = field(default_factory=list)
     """Python's judgement of the scenarios that Spark SQL has not judged."""
+
+    @property
+    def has_sql(self) -> bool:
+        """Whether Spark SQL judges them as well."""
+        return bool(self.family.oracle_sql)
 
     def add(self, files: Sequence[WrittenFile], verdicts: pa.Table) -> None:
         """Add files that were acknowledged, and the verdicts of their scenarios."""
@@ -235,7 +241,8 @@ class _Campaign:
             for family, source in zip(result.run.families, sources, strict=True)
         ]
         for trials in self._trials:
-            check_judgeable(session, trials.family, trials.tables)
+            if trials.has_sql:
+                check_judgeable(session, trials.family, trials.tables)
         # One object for each family, because all tasks of a wave travel together.
         self._stores = [store.folder(place) for place in range(len(sources))]
         self._pace = pace
@@ -340,9 +347,13 @@ class _Campaign:
             [
                 Trials(trials.family, self._table(place, trials), pa.concat_tables(trials.verdicts))
                 for place, trials in unjudged
+                if trials.has_sql
             ],
         )
         self._result.judged += sum(counts)
+        self._result.compared += sum(
+            count for (_, trials), count in zip(unjudged, counts, strict=True) if trials.has_sql
+        )
         for trials in self._trials:
             trials.files.clear()
             trials.verdicts.clear()

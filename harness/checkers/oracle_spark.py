@@ -316,7 +316,14 @@ def _difference(family: Family, found: SparkRow) -> Difference:
 
 
 def arrow_schemas_of(family: Family) -> tuple[pa.Schema, pa.Schema]:
-    """Return the Arrow schemas of a family's records and rows, for processes without a JVM."""
+    """Return the Arrow schemas of a family's records and rows, for processes without a JVM.
+
+    Those of a family without SQL are kept as text.
+    """
+    if not family.oracle_sql:
+        text = StructField("text", StringType())
+        fields = [StructField(name, kind) for name, kind in _RECORD_COLUMNS.items()]
+        return to_arrow_schema(StructType([*fields, text])), to_arrow_schema(StructType([text]))
     return to_arrow_schema(record_schema_of(family)), to_arrow_schema(row_schema_of(family))
 
 

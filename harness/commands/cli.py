@@ -33,6 +33,8 @@ from onceproof.harness.commands.nightly_cli import nightly
 from onceproof.harness.commands.script_options import (
     Arguments,
     JobName,
+    Pyflink,
+    PyflinkOnTrial,
     Samples,
     addresses_of,
     with_arguments,
@@ -136,6 +138,7 @@ def run(
     sample: Samples = None,
     job: JobName = None,
     argument: Arguments = None,
+    pyflink: PyflinkOnTrial = Pyflink.engine,
     as_json: AsJson = False,
 ) -> None:
     """Run scenarios on this machine, check every property, and write a report."""
@@ -144,7 +147,7 @@ def run(
     from onceproof.harness.settings.project_settings import load_settings
 
     options = RunOptions(
-        families=addresses_of(families, sample, job, argument),
+        families=addresses_of(families, sample, job, argument, pyflink),
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,
@@ -206,6 +209,7 @@ def check(
     sample: Samples = None,
     job: JobName = None,
     argument: Arguments = None,
+    pyflink: PyflinkOnTrial = Pyflink.engine,
     as_json: AsJson = False,
 ) -> None:
     """Run families without faults, and say what to fix in them."""
@@ -214,7 +218,7 @@ def check(
     from onceproof.harness.settings.project_settings import load_settings
 
     budget = budget_of(load_settings(), scenario_time)
-    asked = addresses_of(families, sample, job, argument)
+    asked = addresses_of(families, sample, job, argument, pyflink)
     raise typer.Exit(check_command(asked, scenarios, seed, sql, as_json, budget))
 
 

@@ -24,7 +24,7 @@ import runpy
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -78,6 +78,8 @@ class Run(NamedTuple):
     seed: int = 0
     rate: float | None = None
     """In records per second, for the source of a family."""
+    pyflink: str = ""
+    """Where `import pyflink` leads: "engine" or "installed"; "": to PyFlink if it is installed."""
 
 
 class _Explained(BaseException):
@@ -108,7 +110,7 @@ def run_command(subject: str, jobs: Path, run: Run) -> int:
     try:
         with submitted(configuration, announce, _program_of(subject), overrides, explain, _print_id):
             if _is_program(subject):
-                _run_program(subject, run.function, run.arguments)
+                _run_program(subject, run.function, run.arguments, run.pyflink)
                 return PASSED
             if run.function or run.arguments:
                 raise UsageError(f"{subject} is a family: only a program takes a function and arguments")
@@ -158,12 +160,12 @@ def _explain(configuration: Configuration) -> None:
     raise _Explained
 
 
-def _run_program(path: str, function: str, arguments: Sequence[str]) -> None:
+def _run_program(path: str, function: str, arguments: Sequence[str], pyflink: str) -> None:
     """Run a program as a script, or import it and call one of its functions."""
     sys.path.insert(0, str(Path(path).absolute().parent))
     before, sys.argv = sys.argv, [path, *arguments]
     try:
-        with pyflink_imports():
+        with nullcontext() if pyflink == "installed" else pyflink_imports(always=pyflink == "engine"):
             if not function:
                 runpy.run_path(path, run_name="__main__")
                 return

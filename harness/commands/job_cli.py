@@ -30,6 +30,7 @@ from onceproof.harness.commands.job_options import (
     WatchOnce,
     WorkerProcesses,
 )
+from onceproof.harness.commands.script_options import PyflinkOfJob
 from onceproof.harness.commands.shared_options import (
     AnswerTimeout,
     AsJson,
@@ -108,6 +109,7 @@ def run_job(
     overrides: Overrides = None,
     function: ProgramFunction = "",
     explain: ExplainsConfig = False,
+    pyflink: PyflinkOfJob = None,
     folder: JobsFolder = None,
 ) -> None:
     """Run a job to its end. What follows `--` are the arguments of the program."""
@@ -141,7 +143,7 @@ def run_job(
         options["rest.port"] = str(rest)
     if standby:
         options["high-availability.lease-timeout"] = "15 s"
-    run = Run(options, overrides or (), function, context.args, explain, seed, rate)
+    run = Run(options, overrides or (), function, context.args, explain, seed, rate, pyflink or "")
     raise typer.Exit(run_command(subject, folder or JOBS, run))
 
 

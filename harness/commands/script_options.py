@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO, TypeAlias
 from urllib.parse import urlencode
@@ -33,6 +34,27 @@ JobName: TypeAlias = Annotated[
     str | None,
     typer.Option("--job", metavar="NAME", help="Which job of a program, or query. Default: the first."),
 ]
+
+
+class Pyflink(StrEnum):
+    """Where `import pyflink` leads."""
+
+    engine = "engine"
+    installed = "installed"
+
+
+PyflinkOnTrial: TypeAlias = Annotated[
+    Pyflink,
+    typer.Option("--pyflink", help="Where `import pyflink` leads. A program on trial runs on the engine."),
+]
+PyflinkOfJob: TypeAlias = Annotated[
+    Pyflink | None,
+    typer.Option(
+        "--pyflink",
+        help="Where `import pyflink` leads.",
+        show_default="the installed PyFlink, else the engine",
+    ),
+]
 Arguments: TypeAlias = Annotated[list[str] | None, typer.Option("--argument", hidden=True)]
 COMMANDS: Final = ("check", "explain", "init", "replay", "run")
 """The commands that take a script, and behind -- its arguments."""
@@ -52,8 +74,14 @@ def addresses_of(
     samples: Sequence[str] | None,
     job: str | None,
     arguments: Sequence[str] | None,
+    pyflink: Pyflink = Pyflink.engine,
 ) -> list[str]:
     """Return the addresses with what the options say of the scripts among them. Raises UsageError."""
+    if pyflink is not Pyflink.engine:
+        raise UsageError(
+            "--pyflink installed: what is tested is the engine's graph of a program; on PyFlink it runs with"
+            " --system flink"
+        )
     if not (samples or job or arguments):
         return list(asked or ())
     found = [_address(each, samples or (), job, arguments or ()) for each in asked or ()]

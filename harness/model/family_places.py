@@ -205,6 +205,11 @@ def check_samples(path: Path, samples: Iterable[str], sources: Collection[str]) 
             )
 
 
+def script_of(family: Family) -> Any | None:
+    """Return the family if it is that of a script, whose class no module of this layer may import."""
+    return family if type(family).__module__ == _SCRIPTS else None
+
+
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):

@@ -149,10 +149,11 @@ def write_junit(report: Report, path: Path) -> None:
 def add_oracle_agreement(report: Report, campaign: CampaignResult) -> Report:
     """Return a campaign's report with the agreement of its two oracles and the Spark master.
 
-    If the campaign ended early, the report states how many scenarios only the Python oracle has judged.
+    If the campaign ended early, the report states how many scenarios only the Python oracle has judged, and
+    in any case of which families it is the only one.
     """
     agreement = OracleAgreement(
-        scenarios=campaign.judged,
+        scenarios=campaign.compared,
         disagreed=len(campaign.disagreements),
         seconds=round(campaign.judging_seconds, 3),
         witnesses=tuple(map(str, campaign.disagreements[:MOST_WITNESSES])),
@@ -162,9 +163,14 @@ def add_oracle_agreement(report: Report, campaign: CampaignResult) -> Report:
         interrupted += (
             f"; Spark SQL has not judged {unjudged:,} of {campaign.run.tally.scenarios:,} scenarios"
         )
-    facts = msgspec.structs.replace(report.facts, system=f"{SYSTEM}, on Spark {campaign.master}")
+    others = report.facts.others
+    if alone := ", ".join(family.name for family in campaign.run.families if not family.oracle_sql):
+        others = (*others, ("judged by Python alone", f"{alone}: without oracle_sql"))
+    facts = msgspec.structs.replace(
+        report.facts, system=f"{SYSTEM}, on Spark {campaign.master}", others=others
+    )
     return msgspec.structs.replace(
-        report, oracles=agreement if campaign.judged else None, interrupted=interrupted, facts=facts
+        report, oracles=agreement if campaign.compared else None, interrupted=interrupted, facts=facts
     )
 
 

@@ -14,8 +14,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,16 +25,15 @@ from onceproof.engine.functions import SinkFunction
 from onceproof.engine.graph import PartitionerKind, StreamNode, Upstream
 from onceproof.engine.operators.event_time import TimestampedSourceOperator
 from onceproof.engine.operators.source import SourceOperator
-from onceproof.engine.types import Row
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.scripts.records import Pool, PooledSource
+from onceproof.harness.scripts.rows import row_of
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.model.family import JobIO
 
 _IN_ORDER: Final = (None, PartitionerKind.FORWARD)
-_DEEPEST: Final = 8
 
 
 class ScriptSource(NamedTuple):
@@ -134,7 +132,7 @@ def _write(
     size: int,
     tag: str | None,
 ) -> None:
-    rows = DataStream(env, tuple(inputs)).map(partial(_row, tag)).name(f"rows-{name}").set_parallelism(size)
+    rows = DataStream(env, tuple(inputs)).map(partial(row_of, tag)).name(f"rows-{name}").set_parallelism(size)
     rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
 
 
@@ -149,46 +147,3 @@ def _parallelisms(operators: Sequence[StreamNode], usual: int) -> dict[int, int]
         node.parallelism = sizes[node.number] = size
         node.max_parallelism = None
     return sizes
-
-
-# Rows.
-
-
-def _row(tag: str | None, value: Any) -> tuple[Any, ...]:
-    """Return what reaches a sink as a row."""
-    cell = comparable(value)
-    cells = cell if type(value) in (tuple, Row) or is_dataclass(value) else (cell,)
-    return cells if tag is None else (tag, *cells)
-
-
-def comparable(value: Any, depth: int = 0) -> Any:
-    """Return a value as one of plain data that can be hashed, compared and written as JSON."""
-    make = _PLAIN.get(type(value))
-    if make is not None:
-        return make(value)
-    if depth == _DEEPEST:
-        return type(value).__name__
-    if isinstance(value, list | tuple | Row):
-        return tuple([comparable(each, depth + 1) for each in value])
-    if isinstance(value, dict):
-        return tuple([(comparable(key, depth + 1), comparable(value[key], depth + 1)) for key in value])
-    if isinstance(value, set | frozenset):
-        return tuple(sorted([comparable(each, depth + 1) for each in value], key=repr))
-    if is_dataclass(value):
-        return tuple([comparable(getattr(value, field.name), depth + 1) for field in fields(value)])
-    attributes = getattr(value, "__dict__", None)
-    if attributes is not None:
-        return (type(value).__name__, comparable(attributes, depth + 1))
-    return repr(value)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-_PLAIN: Final[Mapping[type, Callable[[Any], Any]]] = {
-    **dict.fromkeys((str, bool, type(None)), _same),
-    int: lambda value: value if -(2**63) <= value < 2**63 else repr(value),
-    # Floats that differ in their last digits only, as sums in another order do, are one number.
-    float: lambda value: float(f"{value:.12g}") if value - value == 0 else repr(value),
-}

@@ -1,4 +1,4 @@
-"""Lets a program that imports ``pyflink`` run on the engine, where PyFlink is not installed.
+"""Lets a program that imports ``pyflink`` run on the engine.
 
 Rules:
 
@@ -6,7 +6,8 @@ Rules:
   library that asks whether PyFlink is there gets the answer of the machine. So no module ``pyflink`` is put
   into ``sys.modules``; the ``import`` statement is answered by who executes it.
 - A file of the program is one that lies neither in Python's library nor among installed packages.
-- Where PyFlink is installed, nothing changes.
+- Where PyFlink is installed, a block changes nothing unless it is asked to, and only the files below the
+  folder of a script on trial find the engine: what is tested is the engine's graph of its job.
 - Each module of PyFlink 1.12 to 2.3 has all names of the engine: a program may import ``Types`` from any
   module that ever re-exported it. A name that the engine lacks is an ImportError that says why.
 - ``importlib.import_module("pyflink")`` is not answered: it does not say who asks.
@@ -68,34 +69,48 @@ def _module(name: str) -> PyflinkModule:
 
 
 @contextmanager
-def pyflink_imports() -> Iterator[None]:
-    """Answer a program's imports of ``pyflink`` inside the block, in all threads of the process."""
-    _begin()
+def pyflink_imports(*, always: bool = False) -> Iterator[None]:
+    """Answer a program's imports of ``pyflink`` inside the block, in all threads of the process.
+
+    Args:
+        always: also where PyFlink is installed.
+    """
+    if not always and _is_installed():
+        yield
+        return
+    with _lock:
+        _blocks.append(_import)
+        builtins.__import__ = _import
     try:
         yield
     finally:
         with _lock:
             _blocks.pop()
-            if not _blocks and builtins.__import__ is _import:
+            if not _blocks and not _folders and builtins.__import__ is _import:
                 builtins.__import__ = _PYTHONS
 
 
-def _begin() -> None:
+def answer_imports(folder: Path) -> None:
+    """Answer them from now on, in this process: functions of a program may import when they run.
+
+    Args:
+        folder: that of a script, below which its own modules lie.
+    """
     with _lock:
-        if not _blocks and importlib.util.find_spec(PACKAGE) is None:
-            builtins.__import__ = _import
-        _blocks.append(_import)
+        _folders.add(folder.absolute())
+        builtins.__import__ = _import
 
 
-def answer_imports() -> None:
-    """Answer them from now on, in this process: functions of a program may import when they run."""
-    _begin()
+def _is_installed() -> bool:
+    return importlib.util.find_spec(PACKAGE) is not None
 
 
 _PYTHONS: Final = builtins.__import__
 _lock: Final = threading.Lock()
 _blocks: Final[list[object]] = []
 """One entry for each block that is open, in all threads."""
+_folders: Final[set[Path]] = set()
+"""Those of the scripts on trial."""
 
 
 def _import(
@@ -128,7 +143,11 @@ def _is_program(globals: Mapping[str, Any] | None) -> bool:
     if globals is None:
         return False
     file = globals.get("__file__")
-    return file is None or not _is_library(file)
+    if file is not None and _is_library(file):
+        return False
+    if _blocks or not _is_installed():
+        return True
+    return file is not None and any(Path(file).absolute().is_relative_to(each) for each in _folders)
 
 
 @cache

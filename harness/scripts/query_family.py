@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
@@ -29,7 +30,7 @@ from onceproof.harness.model.family import (
     Rows,
     Workload,
 )
-from onceproof.harness.model.family_places import QUERIES, joined_address
+from onceproof.harness.model.family_places import QUERIES, joined_address, said_of
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.scripts.calm_runs import settled
 from onceproof.harness.scripts.records import Pool
@@ -60,7 +61,7 @@ class QueryFamily:
     def __init__(self, path: Path, said: str = "") -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
-        self.name = path.stem
+        self.name = "-".join([path.stem, *re.findall(r"\w+", said_of(path, said).job)])
         self.options = FamilyOptions(declares=True, settles=True, jobs={QUERIES: _is_run_by_its_file})
         self._answers: dict[tuple[object, ...], Answer] = {}
 

@@ -54,6 +54,10 @@ class Pool(NamedTuple):
     """Whether the source may have several splits."""
     origin: str = ""
     """Where the records come from, as the end of a sentence."""
+    held_as: str = "same"
+    """"same", "row", "literal" or "number": how another engine's client restores what is held."""
+    names: tuple[str, ...] | None = None
+    """Those of a row's fields."""
 
 
 class UnknownRecords(FamilyError):
@@ -63,23 +67,39 @@ class UnknownRecords(FamilyError):
 def pool_of(records: Sequence[Record], origin: str, *, has_splits: bool) -> Pool:
     """Return records with the simplest way to hold all of them."""
     values = [value for value, _ in records]
-    hold, restore = _way(values)
+    held_as, names, hold, restore = _way(values)
     timestamps = all(timestamp is not None for _, timestamp in records)
     held = tuple(map(hold, values))
-    return Pool(tuple(records), held, restore, timestamps and bool(records), has_splits, origin)
+    has_timestamps = timestamps and bool(records)
+    return Pool(tuple(records), held, restore, has_timestamps, has_splits, origin, held_as, names)
 
 
-def _way(values: Sequence[Any]) -> tuple[Callable[[Any], RecordValue], Callable[[RecordValue], Any]]:
+class _Way(NamedTuple):
+    """How a scenario holds values, and how they are restored."""
+
+    held_as: str
+    names: tuple[str, ...] | None
+    hold: Callable[[Any], RecordValue]
+    restore: Callable[[Any], Any]
+
+
+def _way(values: Sequence[Any]) -> _Way:
     if all(map(_is_flat, values)):
-        return _same, _same
+        return _Way("same", None, _same, _same)
     if all(isinstance(value, Row) and _is_flat(tuple(value)) for value in values):
         names = {_names_of(value) for value in values}
         if len(names) == 1:
-            return tuple, partial(make_row, names.pop())
+            found = names.pop()
+            return _Way("row", found, tuple, partial(make_row, found))
     if all(map(_is_literal, values)):
-        return repr, _read_literal
+        return _Way("literal", None, repr, _read_literal)
     numbers = {id(value): number for number, value in enumerate(values)}
-    return lambda value: numbers[id(value)], lambda number: own_records([(values[number], None)])[0][0]
+    return _Way(
+        "number",
+        None,
+        lambda value: numbers[id(value)],
+        lambda number: own_records([(values[number], None)])[0][0],
+    )
 
 
 def _same(value: Any) -> Any:

@@ -114,7 +114,7 @@ class Script:
         """What its module holds before it runs."""
         self._classes: dict[str, type] = {}
         """The classes of the first run, by name."""
-        answer_imports()
+        answer_imports(path.parent)
 
     def edited(self, tree: ast.Module, names: Mapping[str, object]) -> Script:
         """Return the script with another syntax tree, and with names that its module holds."""

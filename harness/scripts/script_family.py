@@ -13,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -93,9 +94,10 @@ class ScriptFamily:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
-        self.name = path.stem
-        job, samples, arguments = said_of(path, said)
-        self._script = Script(path, arguments, job)
+        self._job, samples, self._arguments = said_of(path, said)
+        self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
+        """The jobs of one file are families of their own."""
+        self._script = Script(path, self._arguments, self._job)
         self._unedited = self
         """The one whose runs without faults judge it and its edited twins."""
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
@@ -175,6 +177,28 @@ class ScriptFamily:
         twin = copy(self)
         twin._script = self._script.edited(tree, names)
         return twin
+
+    def elsewhere(self) -> dict[str, object]:
+        """Return what the client of another engine needs to run the script with the ends of the harness.
+
+        Sources and sinks stand in the order of the script. Raises FamilyError.
+        """
+        sinks = sinks_of(self.operators)
+        for sink in sinks:
+            if sink.what is None:
+                raise FamilyError(
+                    f"{self.path}: nothing reads the output of {sink.name!r}, and rows leave Flink"
+                    " by sinks: end it with print()"
+                )
+        return {
+            "arguments": self._arguments,
+            "job": self._job,
+            "sources": [
+                {"prefix": split_name(name, ""), "held_as": pool.held_as, "names": pool.names}
+                for name, pool in self.pools.items()
+            ],
+            "sinks": [sink.name for sink in sinks],
+        }
 
     # The runs without faults.
 

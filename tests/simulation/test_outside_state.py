@@ -12,9 +12,10 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.systems.simulation.outside_state import OutsideState, Place
 from onceproof.harness.trials.trial import try_scenario
-from tests.wrong_jobs.family import rescales
 
 FOLDER = Path(__file__).parents[1] / "wrong_jobs"
+RESCALED_TWICE = 26
+"""The seed of a scenario in which two subtasks have an entry of one key, one of them an old one."""
 
 
 def job(name: str) -> tuple[Family, str]:
@@ -36,7 +37,7 @@ def failing_seed(name: str) -> int:
     family, _ = job(name)
     for seed in range(40):
         scenario = generate(family, seed)
-        if not rescales(scenario) and not try_scenario(family, scenario).verdict.passed:
+        if not try_scenario(family, scenario).verdict.passed:
             return seed
     raise AssertionError(f"{name} passes")
 
@@ -54,6 +55,13 @@ def test_a_changed_attribute_is_found_and_mends_the_job_if_it_is_carried_over(na
     assert not passed
     assert list(watch.changed) == [kept]
     assert watched(name, seed, (kept,))[1]
+
+
+def test_after_rescales_a_subtask_has_each_entry_as_the_last_one_left_it() -> None:
+    name, seed = "counts_in_a_dict", RESCALED_TWICE
+    watch, passed = watched(name, seed)
+    assert not passed
+    assert watched(name, seed, tuple(watch.changed))[1]
 
 
 def test_state_of_the_engine_is_not_outside_of_it() -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 from onceproof import Chance, FamilyOptions, Workload
 from onceproof.engine import Duration, Types, WatermarkStrategy
-from onceproof.harness.model.scenario import Scenario
 
 ORDER = Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()])
 ROW = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
@@ -39,13 +38,6 @@ def draw_orders(random: Random) -> Workload:
         else:
             orders.append((now, (number, f"c{customer}", chance.integer(1, 99))))
     return Workload(splits)
-
-
-def rescales(scenario: Scenario) -> bool:
-    """Return whether the job gets another parallelism: then nobody can say what each subtask carries over."""
-    return any(fault.rescale_to for fault in scenario.faults) or "rescale" in [
-        each.kind for each in scenario.asked
-    ]
 
 
 @dataclass(frozen=True)

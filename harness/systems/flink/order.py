@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.family_places import place_of
+from onceproof.harness.model.family_places import place_of, script_of
 from onceproof.harness.model.history import TRANSACTION_VISIBLE, History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.services.service import LOOPBACK
@@ -90,6 +90,7 @@ class FlinkOrder:
         scenario = self.scenario
         module, file, attribute = place_of(self.family)
         parallelisms = scenario.parallelisms(parallelism)
+        script = script_of(self.family)
         settings = self._settings(backend)
         settings["rest.port"] = str(port)
         if restored is not None:
@@ -99,6 +100,7 @@ class FlinkOrder:
             "module": module,
             "file": file,
             "attribute": attribute,
+            "script": None if script is None else script.elsewhere(),
             "folder": str(self.folder.absolute()),
             "start": start,
             "source_parallelism": parallelisms.source,

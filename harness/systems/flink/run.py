@@ -12,11 +12,13 @@ Rules:
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario
@@ -31,6 +33,7 @@ from onceproof.harness.systems.kit.system import lengths_of
 from onceproof.harness.systems.process.job_specification import HIDDEN
 
 LONGEST_SECONDS: Final = 90.0
+_UNPICKLABLE: Final = re.compile(r"Can't pickle <class '__main__\.(\w+)'>")
 MOST_OWN_FAILURES: Final = 3
 """After as many attempts without a fault in between the run is over."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
@@ -130,7 +133,8 @@ class FlinkRun:
                     break
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
-            if self._state not in _ENDED:
+            # Without a job the error says why there is none.
+            if self._job and self._state not in _ENDED:
                 self._cancel()
         if not self.faults and not self.scenario.asked:
             for path in self.order.output.iterdir():
@@ -216,7 +220,14 @@ class FlinkRun:
             new |= self._topic.changes()[0]
         passes = self._history.look(events, new, gone, self._checkpoints.new_checkpoints())
         if self._history.attempts_without_a_cause >= MOST_OWN_FAILURES and not self._is_over:
-            self._history.job_failed(self._cause())
+            cause = self._cause()
+            if unpicklable := _UNPICKLABLE.search(cause):
+                # Processes of Python would: they pickle classes with their code.
+                raise FamilyError(
+                    f"family {self.order.family.name} cannot run on Flink: in thread mode PyFlink passes no"
+                    f" objects of {unpicklable[1]} between operators: pass tuples or Rows"
+                )
+            self._history.job_failed(cause)
             self._is_over = True
         for each in passes:
             self._pass(each)

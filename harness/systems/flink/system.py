@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.types import exchange
 from onceproof.harness.model.family import KAFKA, Family, FamilyError, options_of
+from onceproof.harness.model.family_places import script_of
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
@@ -111,6 +112,9 @@ class FlinkSystem:
         home = find_flink()
         if reason := _lacks_kafka(home, family):
             raise FamilyError(f"family {family.name} cannot run on Flink: {reason}")
+        if (script := script_of(family)) is not None:
+            # It raises where the program lacks an end, before a cluster starts.
+            script.elsewhere()
         if self._pool is None:
             self._pool = FlinkPool(home)
         scenario = prepared(scenario)

@@ -9,6 +9,8 @@ Rules:
 - A value counts as changed if it differs from what it was at the end of ``open``.
 - Each snapshot of an operator saves the values. What is to be carried over is set to the saved value as soon
   as the operator is opened again from that checkpoint, or to its first value without a checkpoint.
+- The first run of a scenario takes the checkpoints that later ones restore or are compared with. What those
+  save under the same numbers is theirs alone.
 - A value that cannot be copied or compared is left alone.
 - Files are written in a folder of the run, never where the job says. Only those beside the job's module are
   read where they are.
@@ -34,7 +36,9 @@ from weakref import finalize
 
 from onceproof.engine.api.adapters import OperatorFactory
 from onceproof.engine.owned import PLAIN
+from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants.patching import replaced
+from onceproof.harness.systems.simulation.world import World
 
 Fingerprint = Any
 """Equal for equal values."""
@@ -72,6 +76,7 @@ class _Subtask(NamedTuple):
     number: int
     parallelism: int
     attempt: str
+    """With the number of the run."""
 
 
 class _Saved(NamedTuple):
@@ -80,6 +85,8 @@ class _Saved(NamedTuple):
     attempt: str
     parallelism: int
     values: dict[int, Any]
+    common: Any
+    """What each of them had got from all subtasks of an earlier attempt; None: nothing."""
 
 
 class _Opened(NamedTuple):
@@ -115,6 +122,11 @@ class OutsideState:
         self.is_traced = is_traced
         self._living: dict[tuple[str, int], _Opened] = {}
         self._saved: dict[tuple[int, Place], _Saved] = {}
+        self._saved_first: dict[tuple[int, Place], _Saved] = {}
+        """By the first run of a scenario."""
+        self._runs = 0
+        self._common: dict[Place, Any] = {}
+        """What the subtasks of this attempt have got from all subtasks of an earlier one."""
         self._returned: set[tuple[str, Place]] = set()
         """By attempt, the shared places that were set to their saved value."""
         self._folder = ""
@@ -130,22 +142,36 @@ class OutsideState:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch the operators of one run, which are made inside the ``with`` block."""
-        self._returned.clear()
-        self._living.clear()
+        """Watch the operators of the runs of one scenario, which are made inside the ``with`` block."""
+        self._runs = 0
         self._saved = {(number, place): saved for (number, place), saved in self._saved.items() if not number}
-        make = OperatorFactory.__call__
+        make, run = OperatorFactory.__call__, World.run
 
         def made(factory: OperatorFactory) -> Any:
             operator = make(factory)
             self._watch(operator)
             return operator
 
+        def begun(world: World) -> History:
+            self._begin_run()
+            return run(world)
+
         with ExitStack() as stack:
             if self._carried or self.is_traced:
                 stack.enter_context(replaced(OperatorFactory, "__call__", made))
+                stack.enter_context(replaced(World, "run", begun))
             yield
         self._look()
+
+    def _begin_run(self) -> None:
+        self._look()
+        self._living.clear()
+        self._returned.clear()
+        self._runs += 1
+        if self._runs == 2:
+            self._saved_first = self._saved
+        if self._runs > 1:
+            self._saved = dict(self._saved_first)
 
     def open(self, file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         """Open a file for the user's module: an input where it is, any other in the folder of the run."""
@@ -186,7 +212,8 @@ class OutsideState:
         def opened(context: Any) -> None:
             nonlocal subtask
             name = context.operator_name or context.task_name
-            subtask = _Subtask(name, context.subtask, context.parallelism, context.attempt)
+            attempt = f"{self._runs}/{context.attempt}"
+            subtask = _Subtask(name, context.subtask, context.parallelism, attempt)
             for slot in map(self._file_slot, self.files):
                 if slot.place in self._carried:
                     self._carry(slot, subtask, context.restored_checkpoint_id)
@@ -218,6 +245,7 @@ class OutsideState:
                 return
             self._returned.add((subtask.attempt, slot.place))
         saved = self._saved.get((restored or 0, slot.place))
+        self._common[slot.place] = None if saved is None else saved.common
         if saved is None:
             if slot.place in self.files.values():
                 slot.put(None)
@@ -227,12 +255,14 @@ class OutsideState:
             if number in saved.values:
                 slot.put(deepcopy(saved.values[number]))
             return
-        # After a change of parallelism a subtask gets the entries of all.
-        parts = deepcopy(list(saved.values.values()))
-        if parts and all(isinstance(part, dict | set) for part in parts):
-            for part in parts[1:]:
-                parts[0].update(part)
-            slot.put(parts[0])
+        # After a change of parallelism each subtask gets the entries of all, and the first one all lists.
+        parts = list(saved.values.values())
+        if parts and all(isinstance(part, list) for part in parts):
+            if subtask.number == 0:
+                slot.put(deepcopy([each for part in parts for each in part]))
+        elif (merged := _merged(parts, saved.common)) is not None:
+            self._common[slot.place] = merged
+            slot.put(deepcopy(merged))
 
     def _save(self, subtask: _Subtask, checkpoint_id: int) -> None:
         opened = self._living.get(subtask[:2])
@@ -249,7 +279,7 @@ class OutsideState:
         """Save a value. An id may be taken again after a restart; only the last attempt's values count."""
         saved = self._saved.get((checkpoint_id, slot.place))
         if saved is None or saved.attempt != subtask.attempt:
-            saved = _Saved(subtask.attempt, subtask.parallelism, {})
+            saved = _Saved(subtask.attempt, subtask.parallelism, {}, self._common.get(slot.place))
             self._saved[checkpoint_id, slot.place] = saved
         with suppress(Exception):  # A value that cannot be copied is not carried over.
             saved.values[0 if slot.is_shared else subtask.number] = deepcopy(slot.get())
@@ -342,6 +372,26 @@ class OutsideState:
             self._note_changes(opened)
         self._last = line
         self.lines.add(line)
+
+
+def _merged(parts: list[Any], common: Any) -> Any:
+    """Return the entries of all subtasks, each as the one that changed it has it; None: no dicts or sets.
+
+    Args:
+        common: the entries that each subtask had at first.
+    """
+    if parts and all(isinstance(part, set) for part in parts):
+        gone = {each for part in parts for each in (common or set()) - part}
+        return deepcopy(set().union(*parts) - gone)
+    if not parts or not all(isinstance(part, dict) for part in parts):
+        return None
+    before = common or {}
+    merged = dict(before)
+    for part in parts:
+        merged.update({key: value for key, value in part.items() if before.get(key, _MISSING) != value})
+        for key in before.keys() - part.keys():
+            merged.pop(key, None)
+    return deepcopy(merged)
 
 
 _MISSING: Final = object()

@@ -63,7 +63,11 @@ class StructuredHistory:
     """Turns the events of one driver after another into one history."""
 
     def __init__(
-        self, spec: Spec, lengths: Mapping[str, int], table_keys: int, keep: Callable[[Answer], None] | None
+        self,
+        spec: Spec,
+        lengths: Mapping[str, int],
+        table_keys: int,
+        keep: Callable[[Answer], None] | None = None,
     ) -> None:
         self.run = RunHistory(spec.faults, lengths, spec.parallelism)
         self._spec = spec

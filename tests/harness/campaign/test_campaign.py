@@ -360,16 +360,33 @@ FIRST_LINE = "    chance = Chance(random)\n"
 FAILS_ELSEWHERE = f"    import os\n    assert os.getpid() == {os.getpid()}, 'boo'\n"
 
 
-def test_a_program_without_sql_is_refused_before_spark_starts(tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_a_program_is_judged_by_itself_and_a_family_by_both_oracles(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from onceproof.harness.reporting.report_builder import add_oracle_agreement, build_report
+
     path = tmp_path / "words.py"
     path.write_text(
         "from pyflink.datastream import StreamExecutionEnvironment\n"
         "env = StreamExecutionEnvironment.get_execution_environment()\n"
-        "env.from_collection(['a', 'b']).print()\n"
+        "kept = []\n"
+        "def count(word):\n"
+        "    kept.append(word)\n"
+        "    return word, len(kept), 0.5\n"
+        "env.from_collection(['a', 'b', 'c']).map(count).print()\n"
         "env.execute('words')\n"
     )
-    with pytest.raises(FamilyError, match="words: a campaign needs oracle_sql"):
-        campaign(None, path, scenarios=12, out=tmp_path / "out")
+    families = (f"{path}?job=words", "word_count")
+    result = campaign(spark, *families, scenarios=16, seed=5, out=tmp_path / "out")
+    plain = run(RunPlan(families, scenarios=16, seed=5, workers=1))
+    assert result.run.tally.trace_hash() == plain.tally.trace_hash()
+    assert result.run.tally.families["words-words"].failed > 0
+    assert (result.judged, result.compared, result.disagreements) == (16, 8, [])
+    report = add_oracle_agreement(build_report(result.run, []), result)
+    assert report.oracles is not None
+    assert report.oracles.scenarios == 8
+    assert ("judged by Python alone", "words-words: without oracle_sql") in report.facts.others
 
 
 @pytest.mark.spark
@@ -447,10 +464,11 @@ def test_a_campaign_that_ended_early_shows_the_number_of_unjudged_scenarios() ->
     result.interrupted = True
     early = "interrupted from the keyboard; Spark SQL has not judged {} of 12 scenarios"
     for judged, agreed_on in ((0, None), (8, 8)):
-        report = add_oracle_agreement(build_report(result, []), CampaignResult(result, judged=judged))
+        campaign = CampaignResult(result, judged=judged, compared=judged)
+        report = add_oracle_agreement(build_report(result, []), campaign)
         assert report.interrupted == early.format(12 - judged)
         assert (report.oracles.scenarios if report.oracles else None) == agreed_on
-    whole = add_oracle_agreement(build_report(result, []), CampaignResult(result, judged=12))
+    whole = add_oracle_agreement(build_report(result, []), CampaignResult(result, judged=12, compared=12))
     assert whole.interrupted == "interrupted from the keyboard"
 
 

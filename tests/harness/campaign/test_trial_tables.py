@@ -17,6 +17,7 @@ class Totals:
     """Adds up numbers in one row."""
 
     options = FamilyOptions(late="late")
+    oracle_sql = "SELECT scenario_id, 'total', sum(number) FROM records GROUP BY 1"
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         return [("total", sum(number for split in records.values() for _, number in split))]  # type: ignore[misc]
@@ -41,3 +42,11 @@ def test_a_query_gets_the_visible_rows_of_a_family_without_late_ones(
     family: Any = Totals()
     family.options = FamilyOptions(declares=True)
     assert tried(make_scenario).for_query(family).committed == [("total", 1), ("total", 2)]
+
+
+def test_without_a_query_values_and_rows_are_kept_as_text(make_scenario: Callable[..., Scenario]) -> None:
+    family: Any = Totals()
+    family.oracle_sql = ""
+    trial = tried(make_scenario).for_query(family)
+    assert trial.committed == [("('total', 1)",), ("('total', 2)",)]
+    assert trial.scenario.records == {"numbers": ((0, "1"), (5, "2"))}

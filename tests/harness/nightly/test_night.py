@@ -259,13 +259,26 @@ def test_history_keeps_the_given_number_of_nights(without_spark, tmp_path, monke
     assert not (tmp_path / "history").exists()
 
 
-def test_a_family_without_sql_is_refused_before_the_night_begins(without_spark, tmp_path):
-    job = tmp_path / "job.py"
-    job.write_text(
+def test_jobs_of_one_program_are_families_of_a_night_with_known_failures(
+    without_spark, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "job.py").write_text(
         "from pyflink.datastream import StreamExecutionEnvironment\n"
         "env = StreamExecutionEnvironment.get_execution_environment()\n"
-        "env.from_collection([1, 2]).print()\n"
-        "env.execute()\n"
+        "kept = []\n"
+        "env.from_collection([1, 2, 3]).map(lambda number: kept.append(number) or len(kept)).print()\n"
+        "env.execute('lengths')\n"
+        "env.from_collection([1, 2, 3]).map(lambda number: number + 1).print()\n"
+        "env.execute('next numbers')\n"
     )
-    with pytest.raises(FamilyError, match="job: a campaign needs oracle_sql"):
-        night(tmp_path / "out", (str(job),))
+    known = "[[tool.onceproof.known]]\nfamily = 'job'\nproperty = 'exactly_once'\nanomaly = 'wrong value'\n"
+    families = ["job.py", "job.py?job=next+numbers"]
+    (tmp_path / "pyproject.toml").write_text(
+        f"[tool.onceproof]\nfamilies = {families}\nleast_scenarios = 9\nleast_kills = 0\n{known}"
+    )
+    monkeypatch.chdir(tmp_path)
+    campaign_of(monkeypatch, tuple(families), 18)
+    assert main(["nightly", "--seed", "5"]) == 0
+    assert "known job: exactly_once, wrong value" in capsys.readouterr().out
+    report = read(tmp_path / "reports" / "out")
+    assert {each.family: each.scenarios for each in report.families} == {"job": 9, "job-next-numbers": 9}

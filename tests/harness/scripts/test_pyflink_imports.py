@@ -147,6 +147,45 @@ def test_where_pyflink_is_installed_the_program_gets_it(tmp_path: Path) -> None:
     )
 
 
+def test_beside_an_installed_pyflink_a_program_on_trial_gets_the_engine(
+    tmp_path: Path,
+) -> None:
+    for folder in ("installed", "jobs", "tests"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "installed" / "pyflink.py").write_text("here = True\n")
+    job = tmp_path / "jobs" / "job.py"
+    job.write_text(
+        "import beside\n"
+        "from pyflink.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1]).map(beside.kind).print()\n"
+        "env.execute()\n"
+    )
+    (tmp_path / "jobs" / "beside.py").write_text(
+        "def kind(value):\n    from pyflink.common import Types\n    return str(Types)\n"
+    )
+    (tmp_path / "jobs" / "plain.py").write_text("import pyflink\nprint(pyflink.here)\n")
+    in_a_new_process(
+        "from onceproof.harness.model.family_places import load_family\n"
+        f"load_family({str(job)!r})\n"
+        f"assert run('import pyflink', {str(tmp_path / 'tests' / 'test_job.py')!r})['pyflink'].here\n"
+        "from onceproof.harness.scripts.pyflink_imports import _folders\n"
+        f"load_family({f'{job}?argument=--fast'!r})\n"
+        "assert len(_folders) == 1\n"
+        f"plain = {str(tmp_path / 'jobs' / 'plain.py')!r}\n"
+        "assert main(['job', 'run', plain, '--pyflink', 'engine']) == 4\n",
+        tmp_path / "installed",
+    )
+
+
+def test_program_on_trial_is_not_tested_on_the_installed_pyflink(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "job.py", "--pyflink", "installed"]) == 4
+    assert capsys.readouterr().err == (
+        "onceproof: --pyflink installed: what is tested is the engine's graph of a program; on PyFlink it"
+        " runs with --system flink\n"
+    )
+
+
 def test_job_run_finds_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,7 +57,7 @@ def in_a_dict(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     """A run of a job with one dict in the place of state."""
     path = tmp_path_factory.mktemp("jobs") / "in_a_dict.py"
     path.write_text(IN_A_DICT)
-    return run(RunPlan((str(path),), scenarios=SCENARIOS, seed=0, workers=1))
+    return run(RunPlan((str(path),), scenarios=SCENARIOS, seed=1, workers=1))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_dict_in_the_place_of_state_is_one_finding(
     in_a_dict: RunResult, findings: list[FailureCase]
 ) -> None:
     tally = in_a_dict.tally
-    assert len(tally.groups) >= 2, "one symptom is one finding in any case"
+    assert len(tally.groups) >= 3, "one symptom is one finding in any case"
     [finding] = findings
     assert finding.scenarios == tally.failed > SCENARIOS / 4
     assert {each.signature for each in (finding, *finding.others)} == {key[1] for key in tally.groups}

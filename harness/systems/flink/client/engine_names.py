@@ -43,7 +43,15 @@ _PYFLINK = (
     "pyflink.common.typeinfo",
     "pyflink.common.watermark_strategy",
 )
-_TRAVEL = ("plain_sources", "lazy_strategies", "engine_names", "job_ends", "kafka_ends")
+_TRAVEL = (
+    "plain_sources",
+    "lazy_strategies",
+    "engine_names",
+    "job_ends",
+    "kafka_ends",
+    "script_jobs",
+    "script_rows",
+)
 _ENGINE = "onceproof.engine"
 _SCENARIOS = "onceproof.scenarios"
 

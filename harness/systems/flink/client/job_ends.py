@@ -13,7 +13,7 @@ import struct
 
 from engine_names import NoCounterpart
 from kafka_ends import InputTopic, TopicSink, java_source, sink_of
-from lazy_strategies import WatermarkStrategy
+from lazy_strategies import WatermarkStrategy, real_strategy
 from plain_sources import RecordsOfScenario, read_all
 from pyflink.common import Types
 from pyflink.common.serialization import Encoder
@@ -62,7 +62,7 @@ class JobEnds:
 
     def source(self, name):
         splits = {
-            split: [(_as_tuple(value), timestamp) for timestamp, value in records]
+            split: [(as_tuple(value), timestamp) for timestamp, value in records]
             for split, records in self._order["records"].items()
         }
         return RecordsOfScenario(splits)
@@ -105,7 +105,7 @@ class FlinkEnvironment(StreamExecutionEnvironment):
         else:
             reading = self._source_of_records(source, log)
         # PyFlink asks for a strategy; the engine takes none as no watermarks.
-        strategy = (watermark_strategy or WatermarkStrategy.no_watermarks()).real()
+        strategy = real_strategy(watermark_strategy or WatermarkStrategy.no_watermarks())
         pickled = Types.PICKLED_BYTE_ARRAY()
         stream = super().from_source(ConnectorSource(reading), strategy, source_name, pickled)
         self._streams.append(stream)
@@ -167,7 +167,9 @@ def bridge_streams():
     """
     TypeInformation.__getstate__ = lambda kind: {**kind.__dict__, "_j_typeinfo": None}
     assign = DataStream.assign_timestamps_and_watermarks
-    DataStream.assign_timestamps_and_watermarks = lambda stream, strategy: assign(stream, strategy.real())
+    DataStream.assign_timestamps_and_watermarks = lambda stream, strategy: assign(
+        stream, real_strategy(strategy)
+    )
     for stream_class in (DataStream, KeyedStream):
         for method in ("add_sink", "sink_to"):
             setattr(stream_class, method, _taking_rows(getattr(stream_class, method)))
@@ -178,16 +180,17 @@ def _taking_rows(attach):
         if isinstance(sink, TopicSink):
             connected = sink_of(sink.kafka)
         elif isinstance(sink, RowSink):
-            connected = _files_in(sink.folder)
+            connected = files_in(sink.folder)
         else:
             return attach(stream, sink)
-        lines = stream.map(_line_of, Types.STRING())
+        lines = stream.map(line_of, Types.STRING())
         return AttachedSink(lines, lines.sink_to(connected))
 
     return attach_sink
 
 
-def _files_in(folder):
+def files_in(folder):
+    """Return the sink of a job's rows."""
     return (
         FileSink.for_row_format(folder, Encoder.simple_string_encoder())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
@@ -197,11 +200,13 @@ def _files_in(folder):
     )
 
 
-def _line_of(row):
+def line_of(row):
+    """Return a row as a line of JSON."""
     return json.dumps(list(row))
 
 
-def _as_tuple(value):
+def as_tuple(value):
+    """Return a value that JSON has made a list of."""
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -71,3 +71,8 @@ class WatermarkStrategy:
             real = [each.real() if isinstance(each, Duration) else each for each in arguments]
             made = getattr(made, method)(*real)
         return made
+
+
+def real_strategy(strategy):
+    """Return PyFlink's strategy; that of a script is one already."""
+    return strategy.real() if isinstance(strategy, WatermarkStrategy) else strategy

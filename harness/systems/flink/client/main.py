@@ -16,7 +16,9 @@ import cloudpickle
 from engine_names import EngineNames, NoCounterpart, job_of, loaded_modules
 from job_ends import FlinkEnvironment, JobEnds, bridge_streams
 from pyflink.common import Configuration
+from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
+from script_jobs import ScriptEnvironment, modules_beside, rows_module, run_script
 
 
 def family_in(module_name, file, attribute):
@@ -64,12 +66,19 @@ def submit(order):
     java = get_gateway().jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment(
         configuration._j_configuration
     )
-    environment = FlinkEnvironment(java, order)
-    environment.set_parallelism(order["parallelism"])
-    environment.set_max_parallelism(order["max_parallelism"])
+    java.setParallelism(order["parallelism"])
+    java.setMaxParallelism(order["max_parallelism"])
     try:
-        family = family_in(order["module"], order["file"], order["attribute"])
-        job_of(family)(environment, JobEnds(order))
+        if order["script"] is not None:
+            environment = ScriptEnvironment(java, order, configuration)
+            path = Path(order["file"])
+            for each in {*loaded_modules(), rows_module(), *modules_beside(path)}:
+                cloudpickle.register_pickle_by_value(each)
+            run_script(environment, path, order["script"])
+        else:
+            environment = FlinkEnvironment(java, order)
+            family = family_in(order["module"], order["file"], order["attribute"])
+            job_of(family)(environment, JobEnds(order))
     except NoCounterpart:
         raise
     except Exception as error:
@@ -78,7 +87,8 @@ def submit(order):
     if order["is_only_built"]:
         environment.get_execution_plan()
         return {"readers": environment.readers()}
-    job = str(environment.execute_async(order["name"]).get_job_id())
+    # A script's environment ends the script in place of its own call.
+    job = str(StreamExecutionEnvironment.execute_async(environment, order["name"]).get_job_id())
     return {"job": job, "readers": environment.readers(), "reads_topic": environment.reads_topic}
 
 
