@@ -22,7 +22,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
@@ -39,9 +38,8 @@ from onceproof.harness.model.family import (
     Rows,
     Vertices,
     Workload,
-    nearest,
 )
-from onceproof.harness.model.family_places import WORDS
+from onceproof.harness.model.family_places import check_samples, said_of
 from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
@@ -84,7 +82,6 @@ from onceproof.harness.systems.simulation.world import World
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
-_SAID: Final = ("job", "sample", "argument")
 _MOST_KEPT: Final = 2_000
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
@@ -107,20 +104,7 @@ class ScriptFamily:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
-        samples: dict[str, Path] = {}
-        self._job = ""
-        self._arguments: list[str] = []
-        for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
-            match key:
-                case "job":
-                    self._job = value
-                case "argument":
-                    self._arguments.append(value)
-                case "sample":
-                    name, _, file = value.partition("=")
-                    samples[name] = path.parent / file
-                case _:
-                    raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+        self._job, samples, self._arguments = said_of(path, said)
         self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
         """The jobs of one file are families of their own."""
         self._script = Script(path, self._arguments, self._job)
@@ -397,12 +381,7 @@ class ScriptFamily:
         self._is_batch = str(mode).upper() == "BATCH"
         sources = sources_of(self.operators)
         names = [source.name for source in sources]
-        for name in samples:
-            if name not in names:
-                raise FamilyError(
-                    f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
-                    f" {', '.join(names)}"
-                )
+        check_samples(self.path, samples, names)
         pools = {}
         for name, node, source in sources:
             kind = node.output_type
