@@ -42,7 +42,7 @@ from onceproof.harness.model.family import (
     nearest,
 )
 from onceproof.harness.model.family_places import WORDS
-from onceproof.harness.model.history import rows_at_end
+from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
 from onceproof.harness.model.scenario import RecordValue
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
@@ -55,6 +55,9 @@ from onceproof.harness.scripts.calm_runs import (
     variants_of,
 )
 from onceproof.harness.scripts.ends import build, sinks_of, sources_of
+from onceproof.harness.scripts.outside import Outside, by_place
+from onceproof.harness.scripts.own_ends import far_module_of, is_of_script, splits_read
+from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
     drawn_records,
@@ -64,9 +67,14 @@ from onceproof.harness.scripts.records import (
     split_name,
 )
 from onceproof.harness.scripts.script import Script
-from onceproof.harness.scripts.script_notes import end_notes, order_note
+from onceproof.harness.scripts.script_notes import order_note
 from onceproof.harness.scripts.special_records import Specials, specials_of
-from onceproof.harness.scripts.variations import draw_records, draw_special_records, first_records
+from onceproof.harness.scripts.variations import (
+    MOST_RECORDS,
+    draw_records,
+    draw_special_records,
+    first_records,
+)
 from onceproof.harness.systems.job_configuration import HONOURED
 from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_time
 from onceproof.harness.systems.simulation.world import World
@@ -119,6 +127,7 @@ class ScriptFamily:
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
         self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
         self.pools = self._find_pools(samples)
+        self._real = RealSinks(self.operators, self.module_name)
         self._look_at_graph()
         self._look_at_calm_runs()
         self._specials = self._find_specials()
@@ -155,17 +164,19 @@ class ScriptFamily:
         """Return what runs without faults commit; of a part of the input, what is there."""
         if not declared.is_whole:
             return declared.rows
-        calm = self._calm_rows(records) if self._is_judged else None
+        calm = self._calm_rows(records) if self._is_judged or self._real.are_judged else None
         visible = Counter(declared.rows)
-        if calm is None:
+        if calm is None or calm == visible:
             return declared.rows
-        if calm == visible:
-            return list(calm.elements())
-        return list(settled(visible, [calm, *self._variants(records)], self._columns).elements())
+        variants = partial(self._variants, records)
+        return list(self._real.expected(visible, calm, variants, self._settled).elements())
+
+    def _settled(self, rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
+        return settled(rows, runs, self._columns) if self._is_judged else rows
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
-        yield from end_notes(self.pools, sinks_of(self.operators))
+        yield from self._real.notes(self.pools)
         if not self.is_determined:
             yield self._order_note()
         yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
@@ -191,6 +202,9 @@ class ScriptFamily:
         It must commit what the script commits as it is.
         """
         twin = copy(self)
+        if self._real.ends.sinks:
+            # Their files are those of the run.
+            names = {name: value for name, value in names.items() if name != "open"}
         twin._script = self._script.edited(tree, names)
         return twin
 
@@ -244,10 +258,11 @@ class ScriptFamily:
         before = _files_beside(self.path)
         with self._in_time("its job"):
             history = World(self, calm).run()
+            if self._real.ends.sinks and not has_finished(history):
+                self._real.replace_all(f"it fails here without a fault{_error_in(history)}")
+                history = World(self, calm).run()
         if not has_finished(history):
-            errors = [event for event in history.events if event[1].endswith("failed")]
-            what = f": {errors[0][3]}" if errors else ""
-            raise FamilyError(f"{self.path}: the job fails without a fault{what}")
+            raise FamilyError(f"{self.path}: the job fails without a fault{_error_in(history)}")
         self._refuse_state_in_files(Counter(rows_at_end(history)), first, before)
         idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
         usual = STEPS_PER_RECORD * max(1, calm.record_count())
@@ -258,6 +273,9 @@ class ScriptFamily:
         self._trial_records = long if repeats else first
         calm_rows = self._calm_rows(self._trial_records)
         runs = [rows for rows in (calm_rows, *self._variants(self._trial_records)) if rows is not None]
+        if self._real.ends.sinks:
+            self._look_at_sinks(runs)
+        runs = [by_place(run)[""] for run in runs]
         self.is_determined = all(run == runs[0] for run in runs)
         self._columns = None if self.is_determined else agreed_columns(runs)
         self._is_judged = self.is_determined or (self._columns is not None and not self._has_windows())
@@ -265,6 +283,20 @@ class ScriptFamily:
         self._is_free_of_splits = self.is_determined and self._agrees(two_splits)
         reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
         self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
+
+    def _look_at_sinks(self, runs: Sequence[RowCounts]) -> None:
+        """Find out what sinks write that run for real. Raises FamilyError if one loses rows."""
+        records = self._trial_records
+        world = World(self, calm_scenario(self, records))
+        world.run()
+        self._real.look_at(cast(Outside, world.external.outside), runs)
+        lost = self._real.lost_tail(
+            lambda length: (
+                self._calm_rows({split: own[:length] for split, own in records.items()}) or Counter()
+            )
+        )
+        if lost:
+            raise FamilyError(f"{self.path}: {lost}")
 
     def _find_specials(self) -> dict[str, Specials | None]:
         none = dict.fromkeys(first_records(self.pools), ())
@@ -274,7 +306,9 @@ class ScriptFamily:
             return 0 if rows is None else rows.total()
 
         return {
-            source.name: specials_of(
+            source.name: None
+            if self.pools[source.name].own_splits
+            else specials_of(
                 self.operators, source, self.pools[source.name], partial(rows_of_one, source.name)
             )
             for source in sources_of(self.operators)
@@ -333,10 +367,18 @@ class ScriptFamily:
         for name, node, source in sources:
             kind = node.output_type
             origin = "of the program itself"
+            own_splits: dict[str, int] = {}
             if name in samples:
                 records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
             else:
-                found = local_records(name, source)
+                found = None
+                if is_of_script(type(source), self.module_name) and not far_module_of(source):
+                    read = splits_read(source, MOST_RECORDS)
+                    own_splits = {split: len(own) for split, own in (read or {}).items()}
+                    found = [record for own in (read or {}).values() for record in own] or None
+                if found is None:
+                    own_splits = {}
+                    found = local_records(name, source)
                 if found is None:
                     found, origin = drawn_records(kind), "drawn from its type"
                 if found is None:
@@ -345,13 +387,14 @@ class ScriptFamily:
                         f" with --sample {name}=FILE, lines of JSON, CSV or text"
                     )
                 records = found
-            pools[name] = pool_of(records, origin, has_splits=not node.parallelism_is_fixed)
+            has_splits = not node.parallelism_is_fixed and not own_splits
+            pools[name] = pool_of(records, origin, has_splits=has_splits, own_splits=own_splits)
         return pools
 
     def describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
         """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
-        build(env, io, description.operators, self.pools, tapped)
+        build(env, io, description.operators, self.pools, tapped, self._real.ends)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
             if own.is_set(option):
@@ -375,6 +418,15 @@ class ScriptFamily:
         }
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
+
+
+def _error_in(history: History) -> str:
+    for _, kind, _, payload in history.events:
+        if kind in (TASK_FAILED, JOB_FAILED):
+            return f": {payload['cause']}"
+        if kind == ERROR:
+            return f": {payload['type']}: {payload['text']}"
+    return ""
 
 
 def _key_of(records: Records) -> tuple[object, ...]:

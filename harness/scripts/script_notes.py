@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.print import PrintSinkFunction
@@ -22,6 +22,9 @@ from onceproof.harness.scripts.ends import ScriptSink
 from onceproof.harness.scripts.records import Pool
 from onceproof.reports.text import counted
 
+_ONCE: Final = "writes each row once"
+_BY_KEY: Final = "keeps the last row of each key"
+
 
 def promise_of(sink: Any) -> str:
     """Return what a sink promises, as the end of a sentence."""
@@ -29,18 +32,24 @@ def promise_of(sink: Any) -> str:
     if isinstance(function, PrintSinkFunction):
         return "prints, and may print a row again after a failure"
     if isinstance(function, TwoPhaseCommitSinkFunction | GenericWriteAheadSink):
-        return "writes each row once"
+        return _ONCE
     if isinstance(sink, Sink) and sink.has_committer:
-        return "writes each row once"
+        return _ONCE
     if isinstance(function, UpsertSinkFunction):
-        return "keeps the last row of each key"
+        return _BY_KEY
     return "writes at least once, so that rows may come again after a failure"
 
 
+def promises_once(sink: Any) -> bool:
+    """Return whether a sink promises each row once, or one for each key."""
+    return promise_of(sink) in (_ONCE, _BY_KEY)
+
+
 def end_notes(pools: Mapping[str, Pool], sinks: Sequence[ScriptSink]) -> Iterator[str]:
-    """Yield one sentence for each source and sink."""
+    """Yield one sentence for each source, and for each of some sinks."""
     for name, pool in pools.items():
-        yield f"source {name}: {counted(len(pool.records), 'record')} {pool.origin}"
+        real = ", read by the program's own source" if pool.own_splits else ""
+        yield f"source {name}: {counted(len(pool.records), 'record')} {pool.origin}{real}"
     for sink in sinks:
         if sink.what is None:
             yield f"{sink.name}: nothing reads its output, which is judged as if a sink did"

@@ -41,6 +41,7 @@ from onceproof.harness.model.family import (
     source_file,
     tasks_with,
 )
+from onceproof.harness.model.family_places import address_of
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.program_family import ProgramFamily
@@ -140,7 +141,7 @@ def _tried(
         if history is not None:
             _check_rows(family, scenario, history)
         if scenario.seed is not None:
-            error.add_note(f"{REPLAY_NOTE}{replay_command(scenario.seed, family.name, system.name)}")
+            error.add_note(f"{REPLAY_NOTE}{replay_command(scenario.seed, _address_of(family), system.name)}")
         raise
     if not verdict.passed:
         _check_rows(family, scenario, history)
@@ -170,6 +171,14 @@ def _run(
     if records and isinstance(system, SimulatedSystem) and type(system).run is SimulatedSystem.run:
         return system.run_recorded(family, scenario, trace)
     return system.run(family, scenario, trace), None
+
+
+def _address_of(family: Family) -> str:
+    """Return how a command names a family; only its name where no other process can load it."""
+    try:
+        return address_of(family)
+    except FamilyError:
+        return family.name
 
 
 def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED) -> tuple[Outcome, History]:
