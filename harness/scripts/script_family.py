@@ -16,13 +16,12 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
@@ -39,13 +38,13 @@ from onceproof.harness.model.family import (
     Rows,
     Vertices,
     Workload,
-    nearest,
 )
-from onceproof.harness.model.family_places import WORDS
+from onceproof.harness.model.family_places import check_samples, said_of
 from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
+    CalmRuns,
     Determined,
     RowCounts,
     calm_scenario,
@@ -58,16 +57,21 @@ from onceproof.harness.scripts.calm_runs import (
 )
 from onceproof.harness.scripts.ends import Identities, build, sinks_of, sources_of
 from onceproof.harness.scripts.outside import Outside, by_place
-from onceproof.harness.scripts.pools import pool_of_source
+from onceproof.harness.scripts.own_ends import far_module_of, is_of_script, splits_read
 from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
+    drawn_records,
+    local_records,
+    pool_of,
+    sampled_records,
     split_name,
 )
-from onceproof.harness.scripts.script import Script, files_beside
+from onceproof.harness.scripts.script import Script
 from onceproof.harness.scripts.script_notes import judged_by, order_note
 from onceproof.harness.scripts.special_records import Specials, specials_of
 from onceproof.harness.scripts.variations import (
+    MOST_RECORDS,
     draw_records,
     draw_special_records,
     first_records,
@@ -80,11 +84,8 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.engine.api.job_description import JobDescription
 
-_SAID: Final = ("job", "sample", "argument")
-_MOST_KEPT: Final = 2_000
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
-_MOST_VARIANTS: Final = 100
 _SIZES: Final = (2, 3)
 
 
@@ -107,34 +108,19 @@ class ScriptFamily:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
-        samples: dict[str, Path] = {}
-        self._job = ""
-        self._arguments: list[str] = []
-        for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
-            match key:
-                case "job":
-                    self._job = value
-                case "argument":
-                    self._arguments.append(value)
-                case "sample":
-                    name, _, file = value.partition("=")
-                    samples[name] = path.parent / file
-                case _:
-                    raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+        self._job, samples, self._arguments = said_of(path, said)
         self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
         """The jobs of one file are families of their own."""
         module_name = "" if earlier is None else earlier.module_name
         self._script = Script(path, self._arguments, self._job, module_name)
         self._earlier, self._has_real_ends = earlier, has_real_ends
-        self._unedited = self
-        """The one whose runs without faults judge it and its edited twins."""
-        self._kept: dict[tuple[object, ...], RowCounts | None] = {}
-        self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
+        self._calm = CalmRuns(self)
+        """Those of the program as it is, which judge edited twins as well."""
         self.pools = self._find_pools(samples)
         self._is_single = False
         """Whether each operator has one subtask, without which its rows depend on parallelism."""
         self._real = RealSinks(self.operators, self.module_name)
-        if not self._has_real_ends:
+        if not has_real_ends:
             self._real.replace_all("the ends of two versions may differ")
         self._look_at_graph()
         self._look_at_calm_runs()
@@ -158,9 +144,9 @@ class ScriptFamily:
         records = draw_records(random, self.pools, self._is_free_of_splits, self._is_free_of_order)
         if random.random() < _SPECIAL:
             special = draw_special_records(random, records, self._specials)
-            if self.calm_rows(special) is not None:
+            if self._calm.rows(special) is not None:
                 return Workload(special)
-        if self.calm_rows(records) is None:
+        if self._calm.rows(records) is None:
             records = first_records(self.pools)
         return Workload(records)
 
@@ -173,7 +159,7 @@ class ScriptFamily:
         if not declared.is_whole:
             return declared.rows
         determined = self.determined(sets_clocks=declared.sets_clocks)
-        calm = self.calm_rows(records) if determined.is_judged or self._real.are_judged else None
+        calm = self._calm.rows(records) if determined.is_judged or self._real.are_judged else None
         visible = Counter(declared.rows)
         if calm is None or calm == visible:
             return declared.rows
@@ -181,8 +167,12 @@ class ScriptFamily:
         def settle(rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
             return settled(rows, runs, determined.columns) if determined.is_judged else rows
 
-        variants = partial(self._variants, records, over_time=declared.sets_clocks)
+        variants = partial(self._calm.variants, records, over_time=declared.sets_clocks)
         return list(self._real.expected(visible, calm, variants, settle).elements())
+
+    def calm_rows(self, records: Records) -> RowCounts | None:
+        """Return the rows of the calm run; None if it fails."""
+        return self._calm.rows(records)
 
     def restricted_to(self, other: ScriptFamily) -> ScriptFamily:
         """Return the family with only such records over which another version is determined as well."""
@@ -265,38 +255,11 @@ class ScriptFamily:
 
     # The runs without faults.
 
-    def calm_rows(self, records: Records) -> RowCounts | None:
-        """Return the rows of the calm run; None if it fails."""
-        key = _key_of(records)
-        if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = rows_of(self._unedited, calm_scenario(self, records))
-        return self._kept[key]
-
-    def _variants(self, records: Records, *, over_time: bool) -> list[RowCounts]:
-        """Return the rows of the variants. Shrinking asks again and again for those of the same records.
-
-        Args:
-            over_time: whether those count in which much time passes.
-        """
-        found = []
-        for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
-            key = (variants, _key_of(records))
-            if key not in self._kept_variants:
-                if len(self._kept_variants) >= _MOST_VARIANTS:
-                    self._kept_variants.clear()
-                calm = calm_scenario(self, records)
-                runs = [rows_of(self._unedited, variant) for variant in variants(calm)]
-                self._kept_variants[key] = [run for run in runs if run is not None]
-            found += self._kept_variants[key]
-        return found
-
     def _look_at_calm_runs(self) -> None:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
         first = first_records(self.pools)
         calm = calm_scenario(self, first)
-        before = files_beside(self.path)
+        before = _files_beside(self.path)
         with self._in_time("its job"):
             history = World(self, calm).run()
             if self._real.ends.sinks and not has_finished(history):
@@ -310,21 +273,21 @@ class ScriptFamily:
         self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
         # Few records may show no race.
         long = first_records(self.pools, repeats=True)
-        repeats = self.calm_rows(long) is not None
+        repeats = self._calm.rows(long) is not None
         self._trial_records = long if repeats else first
         self._at_once = self._find_determined(over_time=False)
         if not self._at_once.is_all:
             self._try_single()
         self._over_time = self._find_determined(over_time=True)
         two_splits = first_records(self.pools, 2, repeats=repeats)
-        self._is_free_of_splits = self._at_once.is_all and self._agrees(two_splits)
+        self._is_free_of_splits = self._at_once.is_all and self._calm.agree(two_splits)
         reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
-        self._is_free_of_order = self._at_once.is_all and self._agrees(reversed_records)
+        self._is_free_of_order = self._at_once.is_all and self._calm.agree(reversed_records)
 
     def _find_determined(self, *, over_time: bool) -> Determined:
         records = self._trial_records
-        calm = self.calm_rows(records)
-        runs = [run for run in (calm, *self._variants(records, over_time=over_time)) if run is not None]
+        calm = self._calm.rows(records)
+        runs = [run for run in (calm, *self._calm.variants(records, over_time=over_time)) if run is not None]
         if over_time and self._real.ends.sinks:
             self._look_at_sinks(runs)
         return determined_by([by_place(run)[""] for run in runs], self._has_windows())
@@ -340,8 +303,7 @@ class ScriptFamily:
 
     def _set_single(self, is_single: bool) -> None:
         self._is_single = is_single
-        self._kept.clear()
-        self._kept_variants.clear()
+        self._calm = CalmRuns(self)
         self._look_at_graph()
 
     def _look_at_sinks(self, runs: Sequence[RowCounts]) -> None:
@@ -352,7 +314,7 @@ class ScriptFamily:
         self._real.look_at(cast(Outside, world.external.outside), runs)
         lost = self._real.lost_tail(
             lambda length: (
-                self.calm_rows({split: own[:length] for split, own in records.items()}) or Counter()
+                self._calm.rows({split: own[:length] for split, own in records.items()}) or Counter()
             )
         )
         if lost:
@@ -390,8 +352,8 @@ class ScriptFamily:
 
     def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
         """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""
-        again = self.calm_rows(records)
-        changed = sorted(path for path, time in files_beside(self.path).items() if before.get(path) != time)
+        again = self._calm.rows(records)
+        changed = sorted(path for path, time in _files_beside(self.path).items() if before.get(path) != time)
         if again is None or again == rows or not changed:
             return
         here, there = rows - again, again - rows
@@ -401,10 +363,6 @@ class ScriptFamily:
             f" second run on the same records commits {second} where the first one commits {first};"
             " keep it in Flink state"
         )
-
-    def _agrees(self, records: Records) -> bool:
-        calm = self.calm_rows(records)
-        return calm is not None and all(run == calm for run in self._variants(records, over_time=False))
 
     # The job.
 
@@ -418,19 +376,44 @@ class ScriptFamily:
         sources = sources_of(self.operators)
         names = [source.name for source in sources]
         inherited = {} if self._earlier is None else self._earlier.pools
-        for name in samples:
-            if name not in (*names, *inherited):
-                raise FamilyError(
-                    f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
-                    f" {', '.join(names)}"
+        check_samples(self.path, samples, [*names, *inherited])
+        pools = {}
+        for name, node, source in sources:
+            kind = node.output_type
+            origin = "of the program itself"
+            own_splits: dict[str, int] = {}
+            if name in inherited:
+                own = None if name in samples else local_records(name, source)
+                # The same values are of the classes of this version.
+                is_same = own is not None and repr(own) == repr([*inherited[name].records])
+                has_splits = inherited[name].has_splits
+                pools[name] = (
+                    pool_of(own or (), origin, has_splits=has_splits) if is_same else inherited[name]
                 )
-        own_module = self.module_name if self._has_real_ends else ""
-        return {
-            source.name: pool_of_source(
-                source, samples.get(source.name), own_module, inherited.get(source.name), self.path
-            )
-            for source in sources
-        }
+                continue
+            if name in samples:
+                records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
+            else:
+                found = None
+                is_own = self._has_real_ends and is_of_script(type(source), self.module_name)
+                if is_own and not far_module_of(source):
+                    read = splits_read(source, MOST_RECORDS)
+                    own_splits = {split: len(own) for split, own in (read or {}).items()}
+                    found = [record for own in (read or {}).values() for record in own] or None
+                if found is None:
+                    own_splits = {}
+                    found = local_records(name, source)
+                if found is None:
+                    found, origin = drawn_records(kind), "drawn from its type"
+                if found is None:
+                    raise FamilyError(
+                        f"{self.path}: the records of the source {name!r} are not on this machine: give some"
+                        f" with --sample {name}=FILE, lines of JSON, CSV or text"
+                    )
+                records = found
+            has_splits = not node.parallelism_is_fixed and not own_splits
+            pools[name] = pool_of(records, origin, has_splits=has_splits, own_splits=own_splits)
+        return pools
 
     def described_as_written(self) -> JobDescription:
         """Return the job with the parallelism that the script gives it; a scenario has its own."""
@@ -482,8 +465,15 @@ def _error_in(history: History) -> str:
     return ""
 
 
-def _key_of(records: Records) -> tuple[object, ...]:
-    return tuple([(split, tuple(own)) for split, own in records.items()])
+def _files_beside(script: Path) -> dict[Path, int]:
+    """Return the files in the folder of a script and in the current one, by their last change."""
+    found = {}
+    for folder in {script.absolute().parent, Path.cwd()}:
+        for path in folder.iterdir():
+            with suppress(OSError):
+                if path.is_file():
+                    found[path] = path.stat().st_mtime_ns
+    return found
 
 
 class _Tapped:
