@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
@@ -78,7 +78,7 @@ class UpgradeFamily:
         earlier = path.parent / dict(words)[UPGRADES]
         if not earlier.is_file():
             raise FamilyError(f"{earlier}: no such file")
-        old = ScriptFamily(earlier.absolute(), rest, has_real_ends=False)
+        old = _earlier(earlier.absolute(), rest)
         new = ScriptFamily(path, rest, old, has_real_ends=False)
         self._old = _Version(old.restricted_to(new))
         self._new = _Version(new, self._old)
@@ -235,6 +235,12 @@ class UpgradeFamily:
             )
         for family in (self._old.family, self._new.family):
             yield from family.order_notes()
+
+
+@cache
+def _earlier(path: Path, said: str) -> ScriptFamily:
+    """Return an old version, at which its process looks once, whatever new ones there are."""
+    return ScriptFamily(path, said, has_real_ends=False)
 
 
 class _Version:
