@@ -112,7 +112,11 @@ PAIRS = {
     "a window is longer": Pair(
         "visits",
         (("WIDTH_S = 10", "WIDTH_S = 15"),),
-        ("the keys or windows of 'counts' differ on the same records", DIFFERENT),
+        (
+            "the keys or windows of 'counts' differ on the same records",
+            DIFFERENT,
+            "rows of an upgrade are not",
+        ),
     ),
     "a parallelism is higher": Pair(
         "totals",
