@@ -10,8 +10,9 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Final
 
 from onceproof.harness.model.scenario import InputRecord
@@ -25,6 +26,13 @@ FAR: Final = timedelta(days=1_000)
 _DATE: Final = r"(20\d\d|19\d\d)-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?"
 _EPOCH: Final = r"(?<![\w.-])(1\d{9}(\d{3}(\d{3})?)?)(?![\w.])"
 _TIME: Final = re.compile(f"(?P<date>{_DATE})|(?P<epoch>{_EPOCH})")
+
+
+def own_records(records: Mapping[str, Sequence[InputRecord]], source: str) -> list[InputRecord]:
+    """Return the records of one of several sources, in the order in which its splits give them in turn."""
+    own = [each for split, each in records.items() if split.rpartition(".")[0] == source]
+    turns = [record for turn in zip_longest(*own) for record in turn]
+    return [record for record in turns if record is not None]
 
 
 def closing_records(records: Sequence[InputRecord], count: int) -> list[InputRecord]:

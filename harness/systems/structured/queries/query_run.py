@@ -41,7 +41,11 @@ from onceproof.harness.systems.process.job_specification import Spec, read_recor
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.structured.kills import query_board
 from onceproof.harness.systems.structured.output import batch_ends, rows_in, visible_rows
-from onceproof.harness.systems.structured.queries.event_times import CLOSING_RECORDS, closing_records
+from onceproof.harness.systems.structured.queries.event_times import (
+    CLOSING_RECORDS,
+    closing_records,
+    own_records,
+)
 from onceproof.harness.systems.structured.queries.query_answer import (
     LOOKED_SUFFIX,
     Answer,
@@ -72,7 +76,6 @@ from onceproof.harness.systems.structured.source import (
     SPEC,
     closing_split,
     has_all,
-    own_records,
 )
 
 _WATERMARK: Final = re.compile(r"EventTimeWatermark.*?, (?:delay )?((?:\d+ [a-z]+ ?)+)")
