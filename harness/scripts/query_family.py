@@ -123,6 +123,8 @@ class QueryFamily:
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return what the query writes in batch mode; of a part of the input, what is there."""
         answer = self._answers.get(_key_of(records)) if declared.is_whole else None
+        if answer is not None and answer.mistake:
+            raise FamilyError(answer.mistake)
         visible = Counter(declared.rows)
         if answer is None or accepts(answer, visible):
             # A run that has not ended has no answer, and is judged for that.

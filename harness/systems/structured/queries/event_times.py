@@ -4,7 +4,8 @@ Rules:
 
 - Times are dates, and numbers that are seconds, milliseconds or microseconds since 1970, wherever they are.
 - A query with a watermark gets *closing records* behind all others, one in each batch, so far ahead that all
-  windows, joins and timers of the others are over. No guarantee closes those of the closing records.
+  windows, joins and timers of the others are over. No guarantee closes those of the closing records. The
+  first one moves the watermark, and each further one lets one more stateful operator see it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from onceproof.harness.model.scenario import InputRecord
 FIRST_TIME: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
 FIRST_MS: Final = int(FIRST_TIME.timestamp() * 1000)
 """The time of the first record of a source that has no time of its own."""
-CLOSING_RECORDS: Final = 2
-"""The first one moves the watermark, and the second one begins the batch that sees it."""
+MOST_CLOSING_RECORDS: Final = 4
 FAR: Final = timedelta(days=1_000)
+FAR_MS: Final = int(FAR.total_seconds() * 1000)
 _DATE: Final = r"(20\d\d|19\d\d)-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?"
 _EPOCH: Final = r"(?<![\w.-])(1\d{9}(\d{3}(\d{3})?)?)(?![\w.])"
 _TIME: Final = re.compile(f"(?P<date>{_DATE})|(?P<epoch>{_EPOCH})")
@@ -40,8 +41,7 @@ def closing_records(records: Sequence[InputRecord], count: int) -> list[InputRec
     if not records:
         return []
     time, text = max(records, key=lambda record: (time_of(str(record[1])) or record[0], record[0]))
-    far_ms = int(FAR.total_seconds() * 1000)
-    return [(time + far_ms + number, _TIME.sub(_ahead, str(text))) for number in range(count)]
+    return [(time + FAR_MS + number, _TIME.sub(_ahead, str(text))) for number in range(count)]
 
 
 def time_of(text: str) -> int | None:
