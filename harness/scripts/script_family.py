@@ -110,7 +110,8 @@ class ScriptFamily:
                     name, _, file = value.partition("=")
                     samples[name] = path.parent / file
                 case _:
-                    raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+                    near = nearest(key, _SAID) or f"; there are {', '.join(_SAID)}"
+                    raise FamilyError(f"{path}{said}: unknown {key!r}{near}")
         self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
         """The jobs of one file are families of their own."""
         self._script = Script(path, self._arguments, self._job)
@@ -245,8 +246,8 @@ class ScriptFamily:
         with self._in_time("its job"):
             history = World(self, calm).run()
         if not has_finished(history):
-            errors = [event for event in history.events if event[1].endswith("failed")]
-            what = f": {errors[0][3]}" if errors else ""
+            causes = [payload["cause"] for *_, payload in history.events if "cause" in payload]
+            what = f": {causes[0]}" if causes else ""
             raise FamilyError(f"{self.path}: the job fails without a fault{what}")
         self._refuse_state_in_files(Counter(rows_at_end(history)), first, before)
         idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
