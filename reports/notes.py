@@ -35,7 +35,7 @@ NEVER = {
     ),
     "rows": (
         "Sinks without a row",
-        "look at what generate() draws and what job() filters out",
+        "look at the records that come, and at what the job filters out",
     ),
     "kill": (
         "No kill between the first row and the last",

@@ -66,9 +66,10 @@ def row_order(row: Row) -> tuple[tuple[int, float, str], ...]:
 def _cell_order(value: Cell) -> tuple[int, float, str]:
     if value is None:
         return (0, 0.0, "")
-    if isinstance(value, str):
-        return (2, 0.0, value)
-    return (1, float(value), "")
+    if isinstance(value, int | float):
+        return (1, float(value), "")
+    # A cell may hold a list of values.
+    return (2, 0.0, str(value))
 
 
 def row_differences(

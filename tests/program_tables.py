@@ -7,7 +7,7 @@ It is a section of scenarios/textbook/README.md. A program has a recording
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,18 +15,18 @@ from tests.conformance.recordings import recordings
 
 ROOT: Final = Path(__file__).parents[1]
 TEXTBOOK_PAGE: Final = ROOT / "scenarios" / "textbook" / "README.md"
-NO_SINK: Final = "its sink is a Python function, and PyFlink has only sinks of Java"
-BROKER: Final = "it needs a broker, and the recordings have none"
-CLOCK: Final = "windows of the clock hold what came in them"
+NO_SINK: Final = "not comparable: the sink is a Python function, and PyFlink has only Java sinks"
+BROKER: Final = "not recorded: it needs a broker"
+CLOCK: Final = "not comparable: processing-time windows depend on the clock"
 REASONS: Final = {
-    "behaviour_patterns.py": "PyFlink has no `Types.VOID`, the type of the pattern's key",
+    "behaviour_patterns.py": "not comparable: PyFlink lacks `Types.VOID`, the type of the pattern's key",
     "buffering_sink.py": NO_SINK,
-    "click_source.py": "clicks are drawn by chance",
+    "click_source.py": "not comparable: clicks are random",
     "five_second_sum.py": CLOCK,
-    "hello_world.py": "it crashes at a record of a source in Python, and PyFlink has none",
+    "hello_world.py": "not comparable: it crashes at a record of a Python source, which PyFlink lacks",
     "kafka_pass_through.py": BROKER,
     "kafka_windows.py": BROKER,
-    "pairs_kept.py": "PyFlink has no operator state",
+    "pairs_kept.py": "not comparable: PyFlink has no operator state",
     "pairs_plain.py": NO_SINK,
     "poisoned_record.py": BROKER,
     "sliding_word_count.py": CLOCK,
@@ -36,7 +36,8 @@ REASONS: Final = {
 }
 """Why a program of the textbook is not compared with Flink."""
 
-RUNS_AND_OUTPUT: Final = "| program | runs | output |\n| --- | --- | --- |\n"
+EQUAL: Final = "equal to Flink's"
+HEAD: Final = "| output | programs |\n| --- | --- |\n"
 
 
 def parallelisms_by_program(kind: str) -> dict[str, list[int]]:
@@ -54,13 +55,12 @@ def textbook_table() -> str:
     files = {path.name for path in TEXTBOOK_PAGE.parent.glob("[a-z]*.py")}
     assert {program.split()[0] for program in recorded} | REASONS.keys() == files, "a program has neither"
     assert not {program.split()[0] for program in recorded} & REASONS.keys(), "a program has both"
-    rows = dict.fromkeys(recorded, "equal to Flink's")
-    rows |= {file: f"as listed; not comparable: {reason}" for file, reason in REASONS.items()}
-    return RUNS_AND_OUTPUT + _rows((f"`{name}`", "yes", rows[name]) for name in sorted(rows))
-
-
-def _rows(rows: Iterable[tuple[str, ...]]) -> str:
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    by_output: dict[str, list[str]] = {EQUAL: sorted(recorded)}
+    for file, reason in REASONS.items():
+        by_output.setdefault(reason, []).append(file)
+    return HEAD + "".join(
+        f"| {output} | {', '.join(f'`{name}`' for name in names)} |\n" for output, names in by_output.items()
+    )
 
 
 def tables() -> Mapping[Path, Mapping[str, str]]:

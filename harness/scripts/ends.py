@@ -3,9 +3,9 @@
 Rules:
 
 - A source keeps its name, its uid, its type and its watermark strategy; what it reads is the harness's.
-- A sink is replaced by an exactly-once one. What reaches it becomes a row: a tuple of values that can be
-  compared. With several sinks the name of the sink comes first. So the computed results are judged, whatever
-  the sink itself promises.
+- A sink is replaced by an exactly-once one, which stands beside one that runs for real. What reaches it
+  becomes a row: a tuple of values that can be compared. With several sinks the name of the sink comes first.
+  So the computed results are judged, whatever the sink itself promises.
 - An operator whose output nothing reads is an end as well.
 - Operators that the script gives no parallelism keep the order of a key: one that reads an operator directly
   has as many subtasks as that one, and behind `key_by` as many as the scenario says.
@@ -14,26 +14,41 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from onceproof.engine.api.adapters import OperatorFactory, create_sink_operator
 from onceproof.engine.api.datastream import DataStream
-from onceproof.engine.connectors.source import Source
+from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.functions import SinkFunction
 from onceproof.engine.graph import PartitionerKind, StreamNode, Upstream
 from onceproof.engine.operators.event_time import TimestampedSourceOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.scripts.outside import Outside
+from onceproof.harness.scripts.own_ends import CountingReader, WatchedSinks
 from onceproof.harness.scripts.records import Pool, PooledSource
 from onceproof.harness.scripts.rows import row_of
+from onceproof.harness.systems.simulation.simulated_io import SimulatedIO
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.model.family import JobIO
 
 _IN_ORDER: Final = (None, PartitionerKind.FORWARD)
+
+
+class RealEnds(NamedTuple):
+    """The sinks of a script that run for real."""
+
+    sinks: Collection[str]
+    """Their names."""
+    inside: Collection[str]
+    """The containers of the program that are no outside."""
+
+
+NONE_REAL: Final = RealEnds((), ())
 
 
 class ScriptSource(NamedTuple):
@@ -101,19 +116,30 @@ def build(
     operators: Sequence[StreamNode],
     pools: Mapping[str, Pool],
     tapped: int | None = None,
+    real: RealEnds = NONE_REAL,
 ) -> None:
     """Describe the job of a script in ``env``, with the ends of the harness.
 
     Args:
+        real: the sinks that run for real in the simulation, besides those in their place.
         tapped: the number of the operator whose output is written in place of what the sinks get; None: of
             no operator.
     """
     sources, sinks = sources_of(operators), sinks_of(operators)
-    for name, node, _ in sources:
+    outside = _outside_of(io) if real.sinks or any(pool.own_splits for pool in pools.values()) else None
+    for name, node, source in sources:
         arguments = node.create.args[1:]  # type: ignore[attr-defined]
-        node.create = partial(node.create.func, PooledSource(io.source(name), name, pools[name]), *arguments)  # type: ignore[attr-defined]
+        pooled = _pooled(io.source(name), name, pools[name], source, outside)
+        node.create = partial(node.create.func, pooled, *arguments)  # type: ignore[attr-defined]
     sizes = _parallelisms(operators, io.parallelism)
-    replaced = {sink.node.number for sink in sinks if sink.what is not None}
+    kept = set()
+    if outside is not None and real.sinks and tapped is None and isinstance(io, SimulatedIO):
+        watching = WatchedSinks(outside, io.system, real.inside)
+        for name, node, what in sinks:
+            if name in real.sinks:
+                watching.observe(name, what)
+                kept.add(node.number)
+    replaced = {sink.node.number for sink in sinks if sink.what is not None} - kept
     env.adopt([node for node in operators if node.number not in replaced])
     if tapped is not None:
         tap = next(node for node in operators if node.number == tapped)
@@ -122,6 +148,25 @@ def build(
     for name, node, what in sinks:
         inputs = (Upstream(node),) if what is None else node.inputs
         _write(env, io, inputs, name, sizes[node.number], name if len(sinks) > 1 else None)
+
+
+def _outside_of(io: JobIO) -> Outside | None:
+    """Return the outside of the run; None on systems of real processes, where all ends are replaced."""
+    if not isinstance(io, SimulatedIO):
+        return None
+    if not isinstance(io.system.outside, Outside):
+        io.system.outside = Outside()
+    return io.system.outside
+
+
+def _pooled(log: Source, name: str, pool: Pool, source: Source, outside: Outside | None) -> PooledSource:
+    if outside is None or not pool.own_splits:
+        return PooledSource(log, name, pool, None)
+
+    def open_own(inner: SplitReader, split: str, position: int | None) -> SplitReader:
+        return CountingReader(inner, source, split, position, outside.positions, log.is_bounded)
+
+    return PooledSource(log, name, pool, open_own)
 
 
 def _write(

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
@@ -54,6 +55,8 @@ class Pool(NamedTuple):
     """Whether the source may have several splits."""
     origin: str = ""
     """Where the records come from, as the end of a sentence."""
+    own_splits: Mapping[str, int] = MappingProxyType({})
+    """By split of a source that runs for real, how many of the records are its; empty: it is replaced."""
     held_as: str = "same"
     """"same", "row", "literal" or "number": how another engine's client restores what is held."""
     names: tuple[str, ...] | None = None
@@ -64,14 +67,29 @@ class UnknownRecords(FamilyError):
     """A source without known records; the message is one line that says what to give."""
 
 
-def pool_of(records: Sequence[Record], origin: str, *, has_splits: bool) -> Pool:
+def pool_of(
+    records: Sequence[Record],
+    origin: str,
+    *,
+    has_splits: bool,
+    own_splits: Mapping[str, int] = MappingProxyType({}),
+) -> Pool:
     """Return records with the simplest way to hold all of them."""
     values = [value for value, _ in records]
     held_as, names, hold, restore = _way(values)
     timestamps = all(timestamp is not None for _, timestamp in records)
     held = tuple(map(hold, values))
-    has_timestamps = timestamps and bool(records)
-    return Pool(tuple(records), held, restore, has_timestamps, has_splits, origin, held_as, names)
+    return Pool(
+        tuple(records),
+        held,
+        restore,
+        timestamps and bool(records),
+        has_splits,
+        origin,
+        own_splits,
+        held_as,
+        names,
+    )
 
 
 class _Way(NamedTuple):
@@ -279,10 +297,20 @@ def source_of(split: str) -> str:
 
 
 class PooledSource(Source):
-    """Reads the splits of a scenario that belong to one source of a script."""
+    """Reads the splits of a scenario that belong to one source of a script.
 
-    def __init__(self, source: Source, name: str, pool: Pool) -> None:
+    Args:
+        source: all splits.
+        name: the name of the script's source.
+        pool: its records.
+        open_own: opens a split of the script's own source, where that runs for real.
+    """
+
+    def __init__(
+        self, source: Source, name: str, pool: Pool, open_own: Callable[..., SplitReader] | None
+    ) -> None:
         self._source = source
+        self._open_own = open_own
         self._prefix = split_name(name, "")
         self._pool = pool
         self.is_bounded = source.is_bounded
@@ -294,7 +322,11 @@ class PooledSource(Source):
         return [split for split in self._source.splits() if split.startswith(self._prefix)]
 
     def open_split(self, split: str, position: Any | None) -> SplitReader:
-        return _PooledReader(self._source.open_split(split, position), self._pool)
+        inner = self._source.open_split(split, position)
+        if self._open_own is None:
+            return _PooledReader(inner, self._pool)
+        own_split = list(self._pool.own_splits)[int(split.removeprefix(self._prefix))]
+        return self._open_own(inner, own_split, position)
 
     def identity(self) -> SourceIdentity:
         what, extent = self._source.identity()

@@ -36,6 +36,7 @@ from onceproof.engine.configuration import Configuration
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.harness.model.family import FamilyError, nearest
 from onceproof.harness.model.user_file import error_line
+from onceproof.harness.scripts.outside import printed
 from onceproof.harness.scripts.pyflink_imports import answer_imports
 
 MODULE: Final = "onceproof_script_"
@@ -170,7 +171,7 @@ class Script:
     def _execute(self) -> None:
         module = ModuleType(self.module_name)
         module.__file__ = str(self.path)
-        vars(module).update({"print": _do_nothing, _KEEP: self._kept, **self._names})
+        vars(module).update({"print": printed, _KEEP: self._kept, **self._names})
         self._forget_modules_beside()
         # Dataclasses and pickle look the module up here.
         sys.modules[self.module_name] = module
@@ -218,7 +219,7 @@ _known: Final[set[str]] = set(sys.modules)
 
 
 def _do_nothing(*values: object, **settings: object) -> None:
-    """Stand in for ``print`` and ``time.sleep`` in a script."""
+    """Stand in for ``time.sleep`` in a script."""
 
 
 def _compiled(tree: ast.Module, path: Path) -> CodeType:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from functools import cached_property, partial
@@ -42,19 +42,24 @@ from onceproof.harness.model.family import (
     nearest,
 )
 from onceproof.harness.model.family_places import WORDS
-from onceproof.harness.model.history import rows_at_end
-from onceproof.harness.model.scenario import RecordValue
+from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
+from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
+    Determined,
     RowCounts,
-    agreed_columns,
     calm_scenario,
+    determined_by,
     has_finished,
+    later_variants_of,
     rows_of,
     settled,
     variants_of,
 )
 from onceproof.harness.scripts.ends import build, sinks_of, sources_of
+from onceproof.harness.scripts.outside import Outside, by_place
+from onceproof.harness.scripts.own_ends import far_module_of, is_of_script, splits_read
+from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
     drawn_records,
@@ -64,9 +69,14 @@ from onceproof.harness.scripts.records import (
     split_name,
 )
 from onceproof.harness.scripts.script import Script
-from onceproof.harness.scripts.script_notes import end_notes, order_note
+from onceproof.harness.scripts.script_notes import judged_by, order_note
 from onceproof.harness.scripts.special_records import Specials, specials_of
-from onceproof.harness.scripts.variations import draw_records, draw_special_records, first_records
+from onceproof.harness.scripts.variations import (
+    MOST_RECORDS,
+    draw_records,
+    draw_special_records,
+    first_records,
+)
 from onceproof.harness.systems.job_configuration import HONOURED
 from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_time
 from onceproof.harness.systems.simulation.world import World
@@ -120,6 +130,9 @@ class ScriptFamily:
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
         self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
         self.pools = self._find_pools(samples)
+        self._is_single = False
+        """Whether each operator has one subtask, without which its rows depend on parallelism."""
+        self._real = RealSinks(self.operators, self.module_name)
         self._look_at_graph()
         self._look_at_calm_runs()
         self._specials = self._find_specials()
@@ -156,30 +169,42 @@ class ScriptFamily:
         """Return what runs without faults commit; of a part of the input, what is there."""
         if not declared.is_whole:
             return declared.rows
-        calm = self._calm_rows(records) if self._is_judged else None
+        determined = self._over_time if declared.sets_clocks else self._at_once
+        calm = self._calm_rows(records) if determined.is_judged or self._real.are_judged else None
         visible = Counter(declared.rows)
-        if calm is None:
+        if calm is None or calm == visible:
             return declared.rows
-        if calm == visible:
-            return list(calm.elements())
-        return list(settled(visible, [calm, *self._variants(records)], self._columns).elements())
+
+        def settle(rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
+            return settled(rows, runs, determined.columns) if determined.is_judged else rows
+
+        variants = partial(self._variants, records, over_time=declared.sets_clocks)
+        return list(self._real.expected(visible, calm, variants, settle).elements())
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
-        yield from end_notes(self.pools, sinks_of(self.operators))
-        if not self.is_determined:
-            yield self._order_note()
+        yield from self._real.notes(self.pools)
+        if self._is_single or not self._at_once.is_all:
+            wide = copy(self)
+            wide._is_single = False
+            judged = "each operator has one subtask here" if self._is_single else judged_by(self._at_once)
+            yield wide._order_note("the order of arrival, on parallelism or on time", variants_of, judged)
+        if self._at_once.is_all and not self._over_time.is_all:
+            judged = f"{judged_by(self._over_time)} in scenarios that set a clock"
+            yield self._order_note("how much time passes", later_variants_of, judged)
         yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
 
-    def _order_note(self) -> str:
+    def _order_note(
+        self, depends_on: str, variants: Callable[[Scenario], Iterator[Scenario]], judged: str
+    ) -> str:
         calm = calm_scenario(self, self._trial_records)
         for node in self.operators:
             tapped = cast(Family, _Tapped(self, node.number))
-            runs = [run for each in (calm, *variants_of(calm)) if (run := rows_of(tapped, each)) is not None]
+            runs = [run for each in (calm, *variants(calm)) if (run := rows_of(tapped, each)) is not None]
             for run in runs:
                 if run != runs[0]:
-                    return order_note(node.name, runs[0], run, self._columns if self._is_judged else None)
-        return "its rows differ between runs without faults"
+                    return order_note(node.name, depends_on, runs[0], run, judged)
+        return f"its rows differ between runs without faults; {judged}"
 
     @property
     def module_name(self) -> str:
@@ -192,6 +217,9 @@ class ScriptFamily:
         It must commit what the script commits as it is.
         """
         twin = copy(self)
+        if self._real.ends.sinks:
+            # Their files are those of the run.
+            names = {name: value for name, value in names.items() if name != "open"}
         twin._script = self._script.edited(tree, names)
         return twin
 
@@ -227,16 +255,23 @@ class ScriptFamily:
             self._kept[key] = rows_of(self._unedited, calm_scenario(self, records))
         return self._kept[key]
 
-    def _variants(self, records: Records) -> list[RowCounts]:
-        """Return the rows of the variants. Shrinking asks again and again for those of the same records."""
-        key = _key_of(records)
-        if key not in self._kept_variants:
-            if len(self._kept_variants) >= _MOST_VARIANTS:
-                self._kept_variants.clear()
-            variants = variants_of(calm_scenario(self, records))
-            runs = [rows_of(self._unedited, variant) for variant in variants]
-            self._kept_variants[key] = [run for run in runs if run is not None]
-        return self._kept_variants[key]
+    def _variants(self, records: Records, *, over_time: bool) -> list[RowCounts]:
+        """Return the rows of the variants. Shrinking asks again and again for those of the same records.
+
+        Args:
+            over_time: whether those count in which much time passes.
+        """
+        found = []
+        for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
+            key = (variants, _key_of(records))
+            if key not in self._kept_variants:
+                if len(self._kept_variants) >= _MOST_VARIANTS:
+                    self._kept_variants.clear()
+                calm = calm_scenario(self, records)
+                runs = [rows_of(self._unedited, variant) for variant in variants(calm)]
+                self._kept_variants[key] = [run for run in runs if run is not None]
+            found += self._kept_variants[key]
+        return found
 
     def _look_at_calm_runs(self) -> None:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
@@ -245,10 +280,11 @@ class ScriptFamily:
         before = _files_beside(self.path)
         with self._in_time("its job"):
             history = World(self, calm).run()
+            if self._real.ends.sinks and not has_finished(history):
+                self._real.replace_all(f"it fails here without a fault{_error_in(history)}")
+                history = World(self, calm).run()
         if not has_finished(history):
-            causes = [payload["cause"] for *_, payload in history.events if "cause" in payload]
-            what = f": {causes[0]}" if causes else ""
-            raise FamilyError(f"{self.path}: the job fails without a fault{what}")
+            raise FamilyError(f"{self.path}: the job fails without a fault{_error_in(history)}")
         self._refuse_state_in_files(Counter(rows_at_end(history)), first, before)
         idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
         usual = STEPS_PER_RECORD * max(1, calm.record_count())
@@ -257,15 +293,51 @@ class ScriptFamily:
         long = first_records(self.pools, repeats=True)
         repeats = self._calm_rows(long) is not None
         self._trial_records = long if repeats else first
-        calm_rows = self._calm_rows(self._trial_records)
-        runs = [rows for rows in (calm_rows, *self._variants(self._trial_records)) if rows is not None]
-        self.is_determined = all(run == runs[0] for run in runs)
-        self._columns = None if self.is_determined else agreed_columns(runs)
-        self._is_judged = self.is_determined or (self._columns is not None and not self._has_windows())
+        self._at_once = self._find_determined(over_time=False)
+        if not self._at_once.is_all:
+            self._try_single()
+        self._over_time = self._find_determined(over_time=True)
         two_splits = first_records(self.pools, 2, repeats=repeats)
-        self._is_free_of_splits = self.is_determined and self._agrees(two_splits)
+        self._is_free_of_splits = self._at_once.is_all and self._agrees(two_splits)
         reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
-        self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
+        self._is_free_of_order = self._at_once.is_all and self._agrees(reversed_records)
+
+    def _find_determined(self, *, over_time: bool) -> Determined:
+        records = self._trial_records
+        calm = self._calm_rows(records)
+        runs = [run for run in (calm, *self._variants(records, over_time=over_time)) if run is not None]
+        if over_time and self._real.ends.sinks:
+            self._look_at_sinks(runs)
+        return determined_by([by_place(run)[""] for run in runs], self._has_windows())
+
+    def _try_single(self) -> None:
+        """Run each operator with one subtask, if the records then determine all."""
+        self._set_single(True)
+        found = self._find_determined(over_time=False)
+        if found.is_all:
+            self._at_once = found
+        else:
+            self._set_single(False)
+
+    def _set_single(self, is_single: bool) -> None:
+        self._is_single = is_single
+        self._kept.clear()
+        self._kept_variants.clear()
+        self._look_at_graph()
+
+    def _look_at_sinks(self, runs: Sequence[RowCounts]) -> None:
+        """Find out what sinks write that run for real. Raises FamilyError if one loses rows."""
+        records = self._trial_records
+        world = World(self, calm_scenario(self, records))
+        world.run()
+        self._real.look_at(cast(Outside, world.external.outside), runs)
+        lost = self._real.lost_tail(
+            lambda length: (
+                self._calm_rows({split: own[:length] for split, own in records.items()}) or Counter()
+            )
+        )
+        if lost:
+            raise FamilyError(f"{self.path}: {lost}")
 
     def _find_specials(self) -> dict[str, Specials | None]:
         none = dict.fromkeys(first_records(self.pools), ())
@@ -275,7 +347,9 @@ class ScriptFamily:
             return 0 if rows is None else rows.total()
 
         return {
-            source.name: specials_of(
+            source.name: None
+            if self.pools[source.name].own_splits
+            else specials_of(
                 self.operators, source, self.pools[source.name], partial(rows_of_one, source.name)
             )
             for source in sources_of(self.operators)
@@ -311,7 +385,7 @@ class ScriptFamily:
 
     def _agrees(self, records: Records) -> bool:
         calm = self._calm_rows(records)
-        return calm is not None and all(run == calm for run in self._variants(records))
+        return calm is not None and all(run == calm for run in self._variants(records, over_time=False))
 
     # The job.
 
@@ -334,10 +408,18 @@ class ScriptFamily:
         for name, node, source in sources:
             kind = node.output_type
             origin = "of the program itself"
+            own_splits: dict[str, int] = {}
             if name in samples:
                 records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
             else:
-                found = local_records(name, source)
+                found = None
+                if is_of_script(type(source), self.module_name) and not far_module_of(source):
+                    read = splits_read(source, MOST_RECORDS)
+                    own_splits = {split: len(own) for split, own in (read or {}).items()}
+                    found = [record for own in (read or {}).values() for record in own] or None
+                if found is None:
+                    own_splits = {}
+                    found = local_records(name, source)
                 if found is None:
                     found, origin = drawn_records(kind), "drawn from its type"
                 if found is None:
@@ -346,13 +428,16 @@ class ScriptFamily:
                         f" with --sample {name}=FILE, lines of JSON, CSV or text"
                     )
                 records = found
-            pools[name] = pool_of(records, origin, has_splits=not node.parallelism_is_fixed)
+            has_splits = not node.parallelism_is_fixed and not own_splits
+            pools[name] = pool_of(records, origin, has_splits=has_splits, own_splits=own_splits)
         return pools
 
     def describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
         """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
-        build(env, io, description.operators, self.pools, tapped)
+        for node in description.operators if self._is_single else ():
+            node.parallelism = 1
+        build(env, io, description.operators, self.pools, tapped, self._real.ends)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
             if own.is_set(option):
@@ -376,6 +461,15 @@ class ScriptFamily:
         }
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
+
+
+def _error_in(history: History) -> str:
+    for _, kind, _, payload in history.events:
+        if kind in (TASK_FAILED, JOB_FAILED):
+            return f": {payload['cause']}"
+        if kind == ERROR:
+            return f": {payload['type']}: {payload['text']}"
+    return ""
 
 
 def _key_of(records: Records) -> tuple[object, ...]:

@@ -10,17 +10,20 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
-from onceproof.harness.scripts.calm_runs import RowCounts
+from onceproof.harness.scripts.calm_runs import Determined, RowCounts
 from onceproof.harness.scripts.ends import ScriptSink
 from onceproof.harness.scripts.records import Pool
 from onceproof.reports.text import counted
+
+_ONCE: Final = "writes each row once"
+_BY_KEY: Final = "keeps the last row of each key"
 
 
 def promise_of(sink: Any) -> str:
@@ -29,18 +32,24 @@ def promise_of(sink: Any) -> str:
     if isinstance(function, PrintSinkFunction):
         return "prints, and may print a row again after a failure"
     if isinstance(function, TwoPhaseCommitSinkFunction | GenericWriteAheadSink):
-        return "writes each row once"
+        return _ONCE
     if isinstance(sink, Sink) and sink.has_committer:
-        return "writes each row once"
+        return _ONCE
     if isinstance(function, UpsertSinkFunction):
-        return "keeps the last row of each key"
+        return _BY_KEY
     return "writes at least once, so that rows may come again after a failure"
 
 
+def promises_once(sink: Any) -> bool:
+    """Return whether a sink promises each row once, or one for each key."""
+    return promise_of(sink) in (_ONCE, _BY_KEY)
+
+
 def end_notes(pools: Mapping[str, Pool], sinks: Sequence[ScriptSink]) -> Iterator[str]:
-    """Yield one sentence for each source and sink."""
+    """Yield one sentence for each source, and for each of some sinks."""
     for name, pool in pools.items():
-        yield f"source {name}: {counted(len(pool.records), 'record')} {pool.origin}"
+        real = ", read by the program's own source" if pool.own_splits else ""
+        yield f"source {name}: {counted(len(pool.records), 'record')} {pool.origin}{real}"
     for sink in sinks:
         if sink.what is None:
             yield f"{sink.name}: nothing reads its output, which is judged as if a sink did"
@@ -48,22 +57,28 @@ def end_notes(pools: Mapping[str, Pool], sinks: Sequence[ScriptSink]) -> Iterato
             yield f"sink {sink.name}: {promise_of(sink.what)}; the rows that reach it are judged in any case"
 
 
-def order_note(operator: str, calm: RowCounts, other: RowCounts, columns: Sequence[int] | None) -> str:
-    """Return the sentence about the first operator whose output follows the order of arrival.
+def order_note(operator: str, depends_on: str, calm: RowCounts, other: RowCounts, judged: str) -> str:
+    """Return the sentence about the first operator whose output the records do not determine.
 
     Args:
         operator: its name.
+        depends_on: what its output depends on.
         calm: its rows in the calm run.
         other: its rows in another one.
-        columns: those by which the rows of sinks are judged; None: these are not judged.
+        judged: what follows for the verdict.
     """
     here, there = [next(iter(sorted(map(repr, each))), "none") for each in (calm - other, other - calm)]
-    judged = "only the number of rows is judged"
-    if columns is None:
-        judged = "such rows are not judged"
-    elif columns:
-        judged = f"rows are judged by {counted(len(columns), 'column')}: {', '.join(map(str, columns))}"
     return (
-        f"the output of {operator!r} depends on the order of arrival, on parallelism or on time, without any"
-        f" fault: {here} in one run, {there} in another; {judged}"
+        f"the output of {operator!r} depends on {depends_on}, without any fault: {here} in one run,"
+        f" {there} in another; {judged}"
     )
+
+
+def judged_by(determined: Determined) -> str:
+    """Return how rows are judged, as the end of a sentence."""
+    if not determined.is_judged:
+        return "rows are not judged"
+    columns = determined.columns
+    if columns:
+        return f"rows are judged by {counted(len(columns), 'column')}: {', '.join(map(str, columns))}"
+    return "only the number of rows is judged"

@@ -6,6 +6,7 @@ Rules:
 - A job must outlast several checkpoints, so a few records come several times, one behind the other: event
   time does not go back.
 - In some scenarios values are extreme, and times at the boundaries of windows (`special_records.py`).
+- A source that runs for real has all of its records in their order.
 - Several splits, and records far out of their order, only where runs without faults agree nevertheless.
 """
 
@@ -32,6 +33,9 @@ def draw_records(random: Random, pools: Mapping[str, Pool], several_splits: bool
     chance = Chance(random)
     splits: dict[str, Sequence[InputRecord]] = {}
     for name, pool in pools.items():
+        if pool.own_splits:
+            splits |= _own_records(name, pool)
+            continue
         drawn = _drawn(chance, _timed(pool), reorders)
         count = chance.weighted(((1, 5), (2, 3), (3, 1))) if several_splits and pool.has_splits else 1
         for number in range(count):
@@ -45,13 +49,17 @@ def draw_special_records(
     """Return drawn records, each source in one split, with extreme values and times at boundaries."""
     chance = Chance(random)
     joined: dict[str, list[InputRecord]] = {}
+    changed: dict[str, Sequence[InputRecord]] = {}
     for split, own in records.items():
-        joined.setdefault(source_of(split), []).extend(own)
-    return {
-        split_name(name, 0): tuple(with_specials(chance, own, special) if special else own)
-        for name, own in joined.items()
-        for special in (specials[name],)
-    }
+        if specials[source_of(split)] is None:
+            changed[split] = own
+        else:
+            joined.setdefault(source_of(split), []).extend(own)
+    for name, joined_records in joined.items():
+        special = specials[name]
+        assert special is not None, "others are as they were"
+        changed[split_name(name, 0)] = tuple(with_specials(chance, joined_records, special))
+    return changed
 
 
 def first_records(pools: Mapping[str, Pool], splits: int = 1, *, repeats: bool = False) -> Records:
@@ -62,10 +70,23 @@ def first_records(pools: Mapping[str, Pool], splits: int = 1, *, repeats: bool =
     """
     found: dict[str, Sequence[InputRecord]] = {}
     for name, pool in pools.items():
+        if pool.own_splits:
+            found |= _own_records(name, pool)
+            continue
         count = splits if pool.has_splits else 1
         for number in range(count):
             records = _timed(pool)[:MOST_RECORDS]
             found[split_name(name, number)] = tuple((_enough(records) if repeats else records)[number::count])
+    return found
+
+
+def _own_records(name: str, pool: Pool) -> dict[str, Sequence[InputRecord]]:
+    """Return all records of a source that runs for real, which reads what it likes."""
+    records = _timed(pool)
+    found: dict[str, Sequence[InputRecord]] = {}
+    for number, count in enumerate(pool.own_splits.values()):
+        found[split_name(name, number)] = tuple(records[:count])
+        records = records[count:]
     return found
 
 

@@ -14,7 +14,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
@@ -42,7 +41,7 @@ from onceproof.harness.model.family import (
     source_file,
     tasks_with,
 )
-from onceproof.harness.model.family_places import address_of, joined_address, split_address
+from onceproof.harness.model.family_places import address_of
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.program_family import ProgramFamily
@@ -142,7 +141,7 @@ def _tried(
         if history is not None:
             _check_rows(family, scenario, history)
         if scenario.seed is not None:
-            error.add_note(f"{REPLAY_NOTE}{replay_command(scenario.seed, _as_typed(family), system.name)}")
+            error.add_note(f"{REPLAY_NOTE}{replay_command(scenario.seed, _address_of(family), system.name)}")
         raise
     if not verdict.passed:
         _check_rows(family, scenario, history)
@@ -162,15 +161,6 @@ def _tried(
     return Trial(history, verdict, scenario, continuation)
 
 
-def _as_typed(family: Family) -> str:
-    """Return how a command names a family: a user's own by its file, as seen from here."""
-    try:
-        path, following = split_address(address_of(family))
-    except FamilyError:
-        return family.name
-    return family.name if path is None else joined_address(os.path.relpath(path), following)
-
-
 def _run(
     system: System, family: Family, scenario: Scenario, trace: bool, *, records: bool
 ) -> tuple[History, RecordedRun | None]:
@@ -181,6 +171,14 @@ def _run(
     if records and isinstance(system, SimulatedSystem) and type(system).run is SimulatedSystem.run:
         return system.run_recorded(family, scenario, trace)
     return system.run(family, scenario, trace), None
+
+
+def _address_of(family: Family) -> str:
+    """Return how a command names a family; only its name where no other process can load it."""
+    try:
+        return address_of(family)
+    except FamilyError:
+        return family.name
 
 
 def run_scenario(family: Family, scenario: Scenario, system: System = SIMULATED) -> tuple[Outcome, History]:

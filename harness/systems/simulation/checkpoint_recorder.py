@@ -34,7 +34,7 @@ from onceproof.harness.model.history import (
     History,
 )
 from onceproof.harness.systems.simulation.clock import Clock
-from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
+from onceproof.harness.systems.simulation.external_system import Outside, Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 
@@ -77,6 +77,8 @@ class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
     """By path of a snapshot, what the wall clock showed when it was taken."""
     events_before: int = 0
     """How many events the history had when the checkpoint was complete."""
+    outside: Outside | None = None
+    """What sinks of the user's had written."""
 
     def is_delicate(self) -> bool:
         """Whether it has records in flight, or state that was restored and perhaps not touched since."""
@@ -175,6 +177,7 @@ class CheckpointRecorder:
                 dict(self._lifetimes),
                 dict(self._taken_ms),
                 len(self._history.events),
+                self._external.outside and self._external.outside.copy(),
             )
         )
         self._has_restored = False

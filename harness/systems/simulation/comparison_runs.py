@@ -120,6 +120,7 @@ def restored_run(
     world.storage.files = dict(recorded.files)
     world.external.transactions = {each.name: copy_of(each) for each in recorded.transactions}
     world.external.has_consumer = has_consumer(scenario)
+    world.external.outside = recorded.outside and recorded.outside.copy()
     world.history.events.extend((0, *event[1:]) for event in recorded.visible)
     world.recorder.already_recorded(metadata.checkpoint_id)
     world.clock.now = recorded.now_ms

@@ -16,11 +16,12 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from onceproof.harness.model.family import Rows
 from onceproof.harness.model.history import History
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
@@ -35,6 +36,19 @@ OPEN = "open"
 PREPARED = "prepared"
 COMMITTED = "committed"
 ABORTED = "aborted"
+
+
+class Outside(Protocol):
+    """What sinks of the user's write to, which is outside of all processes of the job."""
+
+    def rows(self) -> Rows:
+        """Return what is written there."""
+
+    def copy(self) -> Outside:
+        """Return the same as it is now, which changes by itself from here on."""
+
+    def close(self) -> None:
+        """Close what is left open when the run is over."""
 
 
 class TransactionError(Exception):
@@ -88,6 +102,8 @@ class TransactionalSystem:
         """Uploads that a request has begun whose client had given it up."""
         self.neighbours: dict[str, str] = {}
         """The state of each transaction of another job, by name: it must stay as it is (`neighbour.py`)."""
+        self.outside: Outside | None = None
+        """What sinks of the user's write to that run for real; None: there are none."""
         self.ledger: set[str] = set()
         """The transactions whose ledger entries were written outside of any transaction."""
         self._prefix = prefix

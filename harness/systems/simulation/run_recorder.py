@@ -27,12 +27,15 @@ from onceproof.engine.state.occurrences import Occurrence
 from onceproof.engine.state.timers import FiredTimers
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
+from onceproof.harness.model.family import Rows
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,
     EXPIRY,
     JOB_FINISHED,
+    LOOK,
     READ,
     TIMER,
     Cut,
@@ -314,6 +317,13 @@ class RunRecorder:
     def leak(self, what: str, name: str) -> None:
         """Record something that was left behind, or is gone and should not be."""
         self._history.leak(self._clock.step, what, name)
+
+    def rows_found(self, rows: Rows) -> None:
+        """Record what sinks of the user's have written outside, as the job has finished."""
+        if not rows:
+            return
+        attempts = [subject for _, kind, subject, _ in self._history.events if kind == ATTEMPT_STARTED]
+        self._history.rows_found(self._clock.step, f"{LOOK}at the end", attempts[-1], rows)
 
     def stop_failed(self, reason: str, *, is_excused: bool) -> None:
         """Count a stop that came to nothing; record it where no fault explains the next attempt."""

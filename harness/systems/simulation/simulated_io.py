@@ -179,12 +179,12 @@ class SimulatedIO(SinksByKind):
     __slots__ = (
         "_log",
         "_sinks",
-        "_system",
         "has_sink",
         "parallelism",
         "parameters",
         "sink_parallelism",
         "source_parallelism",
+        "system",
         "table_keys",
     )
 
@@ -198,7 +198,7 @@ class SimulatedIO(SinksByKind):
         self.has_sink = False
         """Whether the job has asked for a sink."""
         self._log = log
-        self._system = system
+        self.system = system
         self._sinks: list[str] = []
         """The names of the sinks so far."""
 
@@ -217,20 +217,20 @@ class SimulatedIO(SinksByKind):
     def sink(self, name: str) -> SimulatedSink:
         """Return a two-phase-commit sink into the external system."""
         self.has_sink = True
-        return SimulatedSink(self._system, self._place_of(name))
+        return SimulatedSink(self.system, self._place_of(name))
 
     def make_sink(self, kind: SinkKind, name: str, *, keys: int = 0) -> Any:
         """Return a new sink of a kind into the external system."""
         self.has_sink = True
         self.table_keys = self.table_keys or keys
         if (rolls := _ROLLS.get(kind)) is not None:
-            if kind == "files" and self._system.has_consumer:
-                move_files_in(self._system, _folder_sink)
-                return _folder_sink(self._system)
+            if kind == "files" and self.system.has_consumer:
+                move_files_in(self.system, _folder_sink)
+                return _folder_sink(self.system)
             return SimulatedFileSink(self._object_calls(), rolls)
         if kind == "kafka":
-            move_producers_in(self._system)
-        return make_sink(kind, self._system, self.parameters, keys, self._place_of(name))
+            move_producers_in(self.system)
+        return make_sink(kind, self.system, self.parameters, keys, self._place_of(name))
 
     def _place_of(self, name: str) -> str:
         """Return what stands before the names of a sink's transactions: nothing, for the first of the job."""
@@ -240,7 +240,7 @@ class SimulatedIO(SinksByKind):
 
     def _object_calls(self) -> SimulatedObjectCalls:
         """Return the requests to the object store, which all attempts share, and its neighbour."""
-        system = self._system
+        system = self.system
         calls: SimulatedObjectCalls | None = system.object_calls
         if calls is None:
             calls = system.object_calls = SimulatedObjectCalls(

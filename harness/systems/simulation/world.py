@@ -444,6 +444,8 @@ class World:
             report_leaks(self.recorder, self.external, self.storage, self.requests, tasks)
             if process.graph.settings.state_backend.kind == HASHMAP:
                 report_unfired_timers(self.recorder, tasks)
+            if self.external.outside is not None:
+                self.recorder.rows_found(self.external.outside.rows())
         self.recorder.sum_up()
         statistics = history.statistics
         statistics.steps = self.clock.step
@@ -466,5 +468,7 @@ class World:
         self.processes.clear()
         self.agenda.clear()
         self.external.forget_listeners()
+        if self.external.outside is not None:
+            self.external.outside.close()
         self.storage.fault_of = no_fault
         del self._ports
