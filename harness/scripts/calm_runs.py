@@ -29,6 +29,8 @@ from onceproof.harness.systems.simulation.world import World
 
 RowCounts: TypeAlias = Counter[Row]
 MINUTE_MS: Final = 60_000
+_MOST_KEPT: Final = 2_000
+_MOST_VARIANTS: Final = 100
 _UNIFORM: Final = 8
 """How many variants have a schedule of chance at each parallelism."""
 
@@ -96,6 +98,55 @@ def _limited(scenario: Scenario) -> Scenario:
         checkpoint_timeout_ms=10 * ample_timeout_ms(scenario),
         step_budget=most_steps(scenario.record_count()),
     )
+
+
+class CalmRuns:
+    """The rows of a family's runs without faults, kept by their records, as shrinking asks again.
+
+    Args:
+        family: the one whose job runs.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._rows: dict[tuple[object, ...], RowCounts | None] = {}
+        self._variants: dict[tuple[object, ...], list[RowCounts]] = {}
+
+    def rows(self, records: Records) -> RowCounts | None:
+        """Return the rows of the calm run; None if the job fails, or does not end."""
+        key = _key_of(records)
+        if key not in self._rows:
+            if len(self._rows) >= _MOST_KEPT:
+                self._rows.clear()
+            self._rows[key] = rows_of(self._family, calm_scenario(self._family, records))
+        return self._rows[key]
+
+    def variants(self, records: Records, *, over_time: bool) -> list[RowCounts]:
+        """Return the rows of the variants that have some.
+
+        Args:
+            over_time: whether those count in which much time passes.
+        """
+        found = []
+        for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
+            key = (variants, _key_of(records))
+            if key not in self._variants:
+                if len(self._variants) >= _MOST_VARIANTS:
+                    self._variants.clear()
+                calm = calm_scenario(self._family, records)
+                runs = [rows_of(self._family, variant) for variant in variants(calm)]
+                self._variants[key] = [run for run in runs if run is not None]
+            found += self._variants[key]
+        return found
+
+    def agree(self, records: Records) -> bool:
+        """Return whether all have the same rows, wherever no clock is set."""
+        calm = self.rows(records)
+        return calm is not None and all(run == calm for run in self.variants(records, over_time=False))
+
+
+def _key_of(records: Records) -> tuple[object, ...]:
+    return tuple([(split, tuple(own)) for split, own in records.items()])
 
 
 def rows_of(family: Family, scenario: Scenario) -> RowCounts | None:

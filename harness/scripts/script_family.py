@@ -22,7 +22,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
@@ -39,13 +38,13 @@ from onceproof.harness.model.family import (
     Rows,
     Vertices,
     Workload,
-    nearest,
 )
-from onceproof.harness.model.family_places import WORDS
+from onceproof.harness.model.family_places import check_samples, said_of
 from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
+    CalmRuns,
     Determined,
     RowCounts,
     calm_scenario,
@@ -84,11 +83,8 @@ from onceproof.harness.systems.simulation.world import World
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
-_SAID: Final = ("job", "sample", "argument")
-_MOST_KEPT: Final = 2_000
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
-_MOST_VARIANTS: Final = 100
 _SIZES: Final = (2, 3)
 
 
@@ -107,28 +103,12 @@ class ScriptFamily:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
-        samples: dict[str, Path] = {}
-        self._job = ""
-        self._arguments: list[str] = []
-        for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
-            match key:
-                case "job":
-                    self._job = value
-                case "argument":
-                    self._arguments.append(value)
-                case "sample":
-                    name, _, file = value.partition("=")
-                    samples[name] = path.parent / file
-                case _:
-                    near = nearest(key, _SAID) or f"; there are {', '.join(_SAID)}"
-                    raise FamilyError(f"{path}{said}: unknown {key!r}{near}")
+        self._job, samples, self._arguments = said_of(path, said)
         self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
         """The jobs of one file are families of their own."""
         self._script = Script(path, self._arguments, self._job)
-        self._unedited = self
-        """The one whose runs without faults judge it and its edited twins."""
-        self._kept: dict[tuple[object, ...], RowCounts | None] = {}
-        self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
+        self._calm = CalmRuns(self)
+        """Those of the program as it is, which judge edited twins as well."""
         self.pools = self._find_pools(samples)
         self._is_single = False
         """Whether each operator has one subtask, without which its rows depend on parallelism."""
@@ -155,9 +135,9 @@ class ScriptFamily:
         records = draw_records(random, self.pools, self._is_free_of_splits, self._is_free_of_order)
         if random.random() < _SPECIAL:
             special = draw_special_records(random, records, self._specials)
-            if self._calm_rows(special) is not None:
+            if self._calm.rows(special) is not None:
                 return Workload(special)
-        if self._calm_rows(records) is None:
+        if self._calm.rows(records) is None:
             records = first_records(self.pools)
         return Workload(records)
 
@@ -170,7 +150,7 @@ class ScriptFamily:
         if not declared.is_whole:
             return declared.rows
         determined = self._over_time if declared.sets_clocks else self._at_once
-        calm = self._calm_rows(records) if determined.is_judged or self._real.are_judged else None
+        calm = self._calm.rows(records) if determined.is_judged or self._real.are_judged else None
         visible = Counter(declared.rows)
         if calm is None or calm == visible:
             return declared.rows
@@ -178,7 +158,7 @@ class ScriptFamily:
         def settle(rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
             return settled(rows, runs, determined.columns) if determined.is_judged else rows
 
-        variants = partial(self._variants, records, over_time=declared.sets_clocks)
+        variants = partial(self._calm.variants, records, over_time=declared.sets_clocks)
         return list(self._real.expected(visible, calm, variants, settle).elements())
 
     def notes(self) -> Iterator[str]:
@@ -248,32 +228,6 @@ class ScriptFamily:
 
     # The runs without faults.
 
-    def _calm_rows(self, records: Records) -> RowCounts | None:
-        key = _key_of(records)
-        if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = rows_of(self._unedited, calm_scenario(self, records))
-        return self._kept[key]
-
-    def _variants(self, records: Records, *, over_time: bool) -> list[RowCounts]:
-        """Return the rows of the variants. Shrinking asks again and again for those of the same records.
-
-        Args:
-            over_time: whether those count in which much time passes.
-        """
-        found = []
-        for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
-            key = (variants, _key_of(records))
-            if key not in self._kept_variants:
-                if len(self._kept_variants) >= _MOST_VARIANTS:
-                    self._kept_variants.clear()
-                calm = calm_scenario(self, records)
-                runs = [rows_of(self._unedited, variant) for variant in variants(calm)]
-                self._kept_variants[key] = [run for run in runs if run is not None]
-            found += self._kept_variants[key]
-        return found
-
     def _look_at_calm_runs(self) -> None:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
         first = first_records(self.pools)
@@ -292,21 +246,21 @@ class ScriptFamily:
         self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
         # Few records may show no race.
         long = first_records(self.pools, repeats=True)
-        repeats = self._calm_rows(long) is not None
+        repeats = self._calm.rows(long) is not None
         self._trial_records = long if repeats else first
         self._at_once = self._find_determined(over_time=False)
         if not self._at_once.is_all:
             self._try_single()
         self._over_time = self._find_determined(over_time=True)
         two_splits = first_records(self.pools, 2, repeats=repeats)
-        self._is_free_of_splits = self._at_once.is_all and self._agrees(two_splits)
+        self._is_free_of_splits = self._at_once.is_all and self._calm.agree(two_splits)
         reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
-        self._is_free_of_order = self._at_once.is_all and self._agrees(reversed_records)
+        self._is_free_of_order = self._at_once.is_all and self._calm.agree(reversed_records)
 
     def _find_determined(self, *, over_time: bool) -> Determined:
         records = self._trial_records
-        calm = self._calm_rows(records)
-        runs = [run for run in (calm, *self._variants(records, over_time=over_time)) if run is not None]
+        calm = self._calm.rows(records)
+        runs = [run for run in (calm, *self._calm.variants(records, over_time=over_time)) if run is not None]
         if over_time and self._real.ends.sinks:
             self._look_at_sinks(runs)
         return determined_by([by_place(run)[""] for run in runs], self._has_windows())
@@ -322,8 +276,7 @@ class ScriptFamily:
 
     def _set_single(self, is_single: bool) -> None:
         self._is_single = is_single
-        self._kept.clear()
-        self._kept_variants.clear()
+        self._calm = CalmRuns(self)
         self._look_at_graph()
 
     def _look_at_sinks(self, runs: Sequence[RowCounts]) -> None:
@@ -334,7 +287,7 @@ class ScriptFamily:
         self._real.look_at(cast(Outside, world.external.outside), runs)
         lost = self._real.lost_tail(
             lambda length: (
-                self._calm_rows({split: own[:length] for split, own in records.items()}) or Counter()
+                self._calm.rows({split: own[:length] for split, own in records.items()}) or Counter()
             )
         )
         if lost:
@@ -372,7 +325,7 @@ class ScriptFamily:
 
     def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
         """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""
-        again = self._calm_rows(records)
+        again = self._calm.rows(records)
         changed = sorted(path for path, time in _files_beside(self.path).items() if before.get(path) != time)
         if again is None or again == rows or not changed:
             return
@@ -383,10 +336,6 @@ class ScriptFamily:
             f" second run on the same records commits {second} where the first one commits {first};"
             " keep it in Flink state"
         )
-
-    def _agrees(self, records: Records) -> bool:
-        calm = self._calm_rows(records)
-        return calm is not None and all(run == calm for run in self._variants(records, over_time=False))
 
     # The job.
 
@@ -399,12 +348,7 @@ class ScriptFamily:
         self._is_batch = str(mode).upper() == "BATCH"
         sources = sources_of(self.operators)
         names = [source.name for source in sources]
-        for name in samples:
-            if name not in names:
-                raise FamilyError(
-                    f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
-                    f" {', '.join(names)}"
-                )
+        check_samples(self.path, samples, names)
         pools = {}
         for name, node, source in sources:
             kind = node.output_type
@@ -471,10 +415,6 @@ def _error_in(history: History) -> str:
         if kind == ERROR:
             return f": {payload['type']}: {payload['text']}"
     return ""
-
-
-def _key_of(records: Records) -> tuple[object, ...]:
-    return tuple([(split, tuple(own)) for split, own in records.items()])
 
 
 def _files_beside(script: Path) -> dict[Path, int]:
