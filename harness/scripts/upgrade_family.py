@@ -7,8 +7,8 @@ Rules:
 - Operators keep the ids that they have in the programs, whatever the harness puts in place of their ends.
   Ends without state of their own may change: the sinks in their place find each other by their order.
 - Versions that commit the same rows for the same records must commit them across the upgrade as well.
-  Otherwise rows are those of an upgrade without faults at the same cut. With windows they are not judged:
-  when watermarks came decides which of them the old version has fired by then.
+  Otherwise rows are those of an upgrade without faults at the same cut. With windows or timers they are not judged:
+  when watermarks came decides which of them the old version has fired.
 - State is left behind only if the user allows it. What the engine would refuse at the programs' own
   parallelism is refused in each scenario.
 """
@@ -147,7 +147,7 @@ class UpgradeFamily:
             return new.expected(records, declared)
         both = [family.determined(sets_clocks=declared.sets_clocks) for family in (old, new)]
         columns = [each.columns for each in both if each.columns is not None]
-        is_judged = all(each.is_judged for each in both) and not self._has_windows
+        is_judged = all(each.is_judged for each in both) and not self._follows_watermarks
         runs = self._calm_upgrades(records, cut) if is_judged else []
         if any(run != runs[0] for run in runs) or not runs:
             return declared.rows
@@ -155,8 +155,9 @@ class UpgradeFamily:
         return list(settled(Counter(declared.rows), runs, agreed).elements())
 
     @property
-    def _has_windows(self) -> bool:
-        return self._old.family.has_windows() or self._new.family.has_windows()
+    def _follows_watermarks(self) -> bool:
+        families = (self._old.family, self._new.family)
+        return self._versions.has_timers or any(family.has_windows() for family in families)
 
     def _calm_upgrades(self, records: Records, cut: Cut) -> list[RowCounts]:
         """Return the rows of upgrades without faults, whose old version has seen watermarks, or has not."""
@@ -236,8 +237,8 @@ class UpgradeFamily:
             yield f"both versions commit the same rows on {1 + _COMPARED} inputs: so must every upgrade"
         else:
             judged = "rows are judged by an upgrade without faults at the same cut"
-            if self._has_windows:
-                judged = "rows of an upgrade are not judged, as windows may fire before it or after it"
+            if self._follows_watermarks:
+                judged = "rows of an upgrade are not judged, as windows and timers fire before it or after it"
             yield f"the versions differ without an upgrade: {self._difference}; {judged}"
         for family in (self._old.family, self._new.family):
             yield from family.order_notes()
