@@ -68,7 +68,7 @@ from onceproof.harness.scripts.records import (
 )
 from onceproof.harness.scripts.script import Script
 from onceproof.harness.scripts.script_notes import order_note
-from onceproof.harness.scripts.special_records import Specials, specials_of
+from onceproof.harness.scripts.special_records import Specials, noted_timers, specials_of, timer_lengths
 from onceproof.harness.scripts.variations import (
     MOST_RECORDS,
     draw_records,
@@ -88,6 +88,8 @@ _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
 _MOST_VARIANTS: Final = 100
 _SIZES: Final = (2, 3)
+_TIMED_TRIALS: Final = 3
+"""How many records at the boundaries of timers are tried, to find out whether they determine the rows."""
 
 
 class ScriptFamily:
@@ -299,6 +301,17 @@ class ScriptFamily:
             raise FamilyError(f"{self.path}: {lost}")
 
     def _find_specials(self) -> dict[str, Specials | None]:
+        timers_ms: tuple[int, ...] = ()
+        if self.is_determined:
+            with noted_timers() as timers:
+                rows_of(self, calm_scenario(self, self._trial_records))
+            timers_ms = timer_lengths(timers)
+        specials = self._specials_with(timers_ms)
+        if timers_ms and not self._are_determined_with(specials):
+            specials = self._specials_with(())
+        return specials
+
+    def _specials_with(self, timers_ms: Sequence[int]) -> dict[str, Specials | None]:
         none = dict.fromkeys(first_records(self.pools), ())
 
         def rows_of_one(name: str, held: RecordValue) -> int:
@@ -309,10 +322,18 @@ class ScriptFamily:
             source.name: None
             if self.pools[source.name].own_splits
             else specials_of(
-                self.operators, source, self.pools[source.name], partial(rows_of_one, source.name)
+                self.operators, source, self.pools[source.name], partial(rows_of_one, source.name), timers_ms
             )
             for source in sources_of(self.operators)
         }
+
+    def _are_determined_with(self, specials: Mapping[str, Specials | None]) -> bool:
+        """Return whether runs without faults agree where timers are due just as records come."""
+        times = {name: special and special._replace(values={}) for name, special in specials.items()}
+        return all(
+            self._agrees(draw_special_records(Random(seed), self._trial_records, times))
+            for seed in range(_TIMED_TRIALS)
+        )
 
     def _has_windows(self) -> bool:
         """Return whether windows may fire again for late records, as a restore sets watermarks back."""
