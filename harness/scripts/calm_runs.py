@@ -4,7 +4,7 @@ Rules:
 
 - The calm run has one subtask for each operator, aligned barriers, a fair schedule and no request.
 - The variants differ in what no program decides: parallelism, schedule, buffers, barriers, how often
-  watermarks come, how much time passes. None has a fault, a restart or a rescale.
+  checkpoints and watermarks come, how much time passes. None has a fault, a restart or a rescale.
 - What all of them agree on is determined by the records. A row is judged by the columns on which they agree,
   as multisets; by all columns if the runs are equal.
 - A run that fails, or does not end, has no rows.
@@ -26,6 +26,8 @@ from onceproof.harness.model.step_limits import ample_horizon, ample_timeout_ms
 from onceproof.harness.systems.simulation.world import World
 
 RowCounts: TypeAlias = Counter[Row]
+_LARGE_BUFFER: Final = 40
+_CHECKPOINTS_MS: Final = (1, 3, 10)
 _UNIFORM: Final = 8
 """How many variants have a schedule of chance at each parallelism."""
 
@@ -66,6 +68,9 @@ def variants_of(calm: Scenario) -> Iterator[Scenario]:
             yield _limited(replace(wide, schedule=Schedule("uniform", seed), watermark_interval_ms=interval))
         yield _limited(replace(wide, mode=CheckpointMode("unaligned"), schedule=Schedule("uniform", 1)))
     yield _limited(replace(calm, buffer_records=3))
+    # A job ends with its last checkpoint: what waits in processing time, waits no longer.
+    for interval in _CHECKPOINTS_MS:
+        yield _limited(replace(calm, buffer_records=_LARGE_BUFFER, checkpoint_interval_ms=interval))
     for interval in (1, 10):
         yield _limited(replace(calm, watermark_interval_ms=interval))
     middle = max(1, calm.record_count())

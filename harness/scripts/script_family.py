@@ -129,7 +129,7 @@ class ScriptFamily:
         self._kept: dict[tuple[object, ...], RowCounts | None] = {}
         self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
         self.pools = self._find_pools(samples)
-        self._real = RealSinks(self.operators, self.module_name)
+        self._real = RealSinks(self.operators, path.absolute().parent)
         self._look_at_graph()
         self._look_at_calm_runs()
         self._specials = self._find_specials()
@@ -393,7 +393,8 @@ class ScriptFamily:
                 records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
             else:
                 found = None
-                if is_of_script(type(source), self.module_name) and not far_module_of(source):
+                folder = self.path.absolute().parent
+                if is_of_script(type(source), folder) and not far_module_of(source, folder):
                     read = splits_read(source, MOST_RECORDS)
                     own_splits = {split: len(own) for split, own in (read or {}).items()}
                     found = [record for own in (read or {}).values() for record in own] or None
