@@ -22,6 +22,8 @@ PRIVATE_BUT_NEEDED = {
     "_j_data_stream": "pyflink: likewise",
     "_jsc": "pyspark: job groups and the status of a job",
     "_jvm": "pyspark: likewise",
+    "_jdf": "pyspark: the plan of a query",
+    "_options": "pyspark: the options of a builder of a session",
     "_streamingCheckpointManager": "pyspark: the offline repartition of a query's state",
     "_add_node": "JobDescription, the base of the environment",
     "_configure_as_submitted": "JobDescription, the base of the environment",

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line_of, only
 from onceproof.harness.checkers.firings import Firings, Run
 from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
+from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, JOB_FINISHED, History, Row
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.model.watermarks import NO_WATERMARK, Timed, strategies_of
@@ -195,7 +196,9 @@ class DeclaredRows:
         return arrivals_of(scenario.records, self._strategies, line)
 
     def _expected(self, records: Records, declared: Sequence[Row], is_whole: bool) -> Rows:
-        return self._family.expected(records, Declared(declared, is_whole, self._scenario.parameters))
+        scenario = self._scenario
+        sets_clocks = any(FAULTS[fault.kind].turns_clock for fault in scenario.faults)
+        return self._family.expected(records, Declared(declared, is_whole, scenario.parameters, sets_clocks))
 
 
 def _lacks(row: Row, arrival: Arrival) -> bool:

@@ -25,7 +25,7 @@ from onceproof.harness.explanation.decisions import decision_lines
 from onceproof.harness.explanation.explanation import explain
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.exit_codes import FAILED, PASSED
-from onceproof.harness.model.program_family import default_system
+from onceproof.harness.model.family_places import default_system
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import System, find_system, let_go
 from onceproof.harness.reporting.progress import progress_bar

@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.harness.model.exit_codes import PASSED, UsageError
-from onceproof.harness.model.family_places import is_script, load_family, split_address
+from onceproof.harness.model.family_places import is_query, is_script, load_family, split_address
 
 STARTER: Final = Path(__file__).parent / "starter"
 FAMILY: Final = "sales.py"
@@ -139,6 +139,8 @@ def _family_of(folder: Path, program: str) -> tuple[str, str]:
         )
     if not path.is_file():
         raise UsageError(f"--from {program}: no such file")
+    if is_query(path):
+        raise UsageError(f"--from {program}: families are written for programs of PyFlink, not for queries")
     if not said and not is_script(path):
         raise UsageError(f"--from {program}: it is a family already: run onceproof check {path}")
     from onceproof.harness.scripts.written_family import family_text

@@ -27,8 +27,7 @@ from onceproof.harness.explanation.shown_lines import UnknownTask, shown_lines
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import Family, FamilyError, options_of, tasks_with
-from onceproof.harness.model.family_places import family_names, load_family
-from onceproof.harness.model.program_family import default_system
+from onceproof.harness.model.family_places import default_system, family_names, load_family
 from onceproof.harness.model.scenario import Scenario, ScenarioError, read_scenario
 from onceproof.harness.model.seeds import LARGEST_SEED
 from onceproof.harness.model.system import find_system, let_go

@@ -27,12 +27,12 @@ Samples: TypeAlias = Annotated[
     typer.Option(
         "--sample",
         metavar="NAME=FILE",
-        help="Records of a source of a PyFlink program: lines of JSON, CSV, Parquet or text; repeatable.",
+        help="Records of a source of a program or query: lines of JSON, CSV, Parquet or text; repeatable.",
     ),
 ]
 JobName: TypeAlias = Annotated[
     str | None,
-    typer.Option("--job", metavar="NAME", help="Which job of a PyFlink program. Default: the first."),
+    typer.Option("--job", metavar="NAME", help="Which job of a program, or query. Default: the first."),
 ]
 
 
@@ -86,7 +86,9 @@ def addresses_of(
         return list(asked or ())
     found = [_address(each, samples or (), job, arguments or ()) for each in asked or ()]
     if found == list(asked or ()):
-        raise UsageError("--sample, --job and arguments behind -- belong to a PyFlink program: name its file")
+        raise UsageError(
+            "--sample, --job and arguments behind -- belong to a program or query: name its file"
+        )
     return found
 
 
@@ -111,9 +113,10 @@ def _address(asked: str, samples: Sequence[str], job: str | None, arguments: Seq
 
 def print_notes(asked: str, family: Family, file: TextIO) -> bool:
     """Say what a script's job reads and writes, and how it is judged; return False for any other family."""
+    from onceproof.harness.scripts.query_family import QueryFamily
     from onceproof.harness.scripts.script_family import ScriptFamily
 
-    if not isinstance(family, ScriptFamily):
+    if not isinstance(family, ScriptFamily | QueryFamily):
         return False
     for note in family.notes():
         print(f"{asked}: {note}", file=file)

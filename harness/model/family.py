@@ -74,6 +74,8 @@ class Declared:
     """Whether the run is over. At a cut, rows that a run may still hold back need not be there."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """What the family drew beside the records; a family whose job depends on it reads it here."""
+    sets_clocks: bool = False
+    """Whether the scenario sets the wall clock, so that much time may have passed between two records."""
 
     def so_far(self, rows: Rows) -> Rows:
         """Return the rows that must be there now: all at the end, at a cut those that are visible."""

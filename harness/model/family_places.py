@@ -7,8 +7,9 @@ The rules this module lives by:
 - An object or a class with the same members is a family as well, where one file holds several. The family
   ``nexmark_q5`` of a package is ``nexmark/q5.py``; the built-in modules that hold several families are listed
   in ``scenarios.SEVERAL``.
-- A file that defines none of a family's functions is a script, a program of PyFlink as people write it. Its
-  syntax tree says so; nothing of it runs.
+- A file that defines none of a family's functions is a script, a program of PyFlink as people write it. If
+  it imports pyspark and not pyflink it is a query of Structured Streaming. Its syntax tree says so; nothing
+  of it runs.
 - Every process finds a family by its address: a name, FILE.py, FILE.py:OBJECT, the FILE.toml of a program, or
   FILE.py?WORDS of a script, where the words are those of a query: ``job.py?job=totals&argument=--fast``.
 """
@@ -18,11 +19,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
 
 from onceproof import scenarios
 from onceproof.harness.model.family import (
@@ -34,17 +36,22 @@ from onceproof.harness.model.family import (
     options_of,
     source_file,
 )
+from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily, program_family
-from onceproof.harness.model.user_file import defined_in, error_line, import_file
+from onceproof.harness.model.user_file import defined_in, error_line, import_file, imported_by
 
 PROGRAM_SUFFIX: Final = ".toml"
+QUERIES: Final = "structured_streaming"
+"""The system that runs queries."""
 WORDS: Final = "?"
 """Stands between a script and what its address says of it."""
 _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
-"""Imported when a script is loaded: it runs on the systems, which import this module."""
+_QUERIES: Final = "onceproof.harness.scripts.query_family"
+"""Imported when a script or query is loaded: it runs on the systems, which import this module."""
 _OF_FAMILIES: Final = frozenset(
     ("generate", "job", "expected", "oracle_sql", "record_schema", "generator_version")
 )
+_SAID: Final = ("job", "sample", "argument")
 _BUILT_IN: Final = f"{scenarios.__name__}."
 
 
@@ -140,6 +147,64 @@ def is_script(path: Path) -> bool:
         return False
 
 
+def is_query(path: Path) -> bool:
+    """Return whether a script is a query of Structured Streaming; False where it cannot be read."""
+    try:
+        return is_script(path) and "pyspark" in (found := imported_by(path)) and "pyflink" not in found
+    except (OSError, SyntaxError, ValueError):
+        return False
+
+
+def own_system(address: str) -> str | None:
+    """Return the system of a program or a query, which runs on no other; None for any other family."""
+    if is_program(address):
+        return PROGRAMS
+    path, _ = split_address(address)
+    return QUERIES if path is not None and is_query(path) else None
+
+
+def default_system(family: Family) -> str:
+    """Return the system on which a family runs where no other is named."""
+    return own_system(address_of(family)) or "simulated"
+
+
+class Said(NamedTuple):
+    """What the address of a script says of it."""
+
+    job: str
+    samples: Mapping[str, Path]
+    """By source, the file with its records."""
+    arguments: Sequence[str]
+
+
+def said_of(path: Path, said: str) -> Said:
+    """Return what follows a script in its address. Raises FamilyError."""
+    job = ""
+    samples: dict[str, Path] = {}
+    arguments: list[str] = []
+    for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
+        match key:
+            case "job":
+                job = value
+            case "argument":
+                arguments.append(value)
+            case "sample":
+                name, _, file = value.partition("=")
+                samples[name] = path.parent / file
+            case _:
+                raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+    return Said(job, samples, arguments)
+
+
+def check_samples(path: Path, samples: Iterable[str], sources: Collection[str]) -> None:
+    """Raise FamilyError where a sample is for none of the sources of a script."""
+    for name in samples:
+        if name not in sources:
+            raise FamilyError(
+                f"{path}: there is no source {name!r}{nearest(name, sources)}; there are {', '.join(sources)}"
+            )
+
+
 def script_of(family: Family) -> Any | None:
     """Return the family if it is that of a script, whose class no module of this layer may import."""
     return family if type(family).__module__ == _SCRIPTS else None
@@ -149,7 +214,8 @@ def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
         return str(family.path)
-    if (script := script_of(family)) is not None:
+    if type(family).__module__ in (_SCRIPTS, _QUERIES):
+        script: Any = family
         return joined_address(script.path, script.said)
     if isinstance(family, ModuleType):
         if family.__name__.startswith(_BUILT_IN):
@@ -220,6 +286,9 @@ def _from_file(path: Path, attribute: str) -> Family:
 @cache
 def _script(path: Path, said: str) -> Family:
     """Return a script, which its process looks at once only: it runs to know what its records determine."""
+    if is_query(path):
+        query: Family = importlib.import_module(_QUERIES).QueryFamily(path, said)
+        return query
     family: Family = importlib.import_module(_SCRIPTS).ScriptFamily(path, said)
     return family
 

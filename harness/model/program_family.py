@@ -99,11 +99,6 @@ class ProgramFamily:
         return rows
 
 
-def default_system(family: Family) -> str:
-    """Return the system on which a family runs where no other is named."""
-    return SYSTEM if isinstance(family, ProgramFamily) else "simulated"
-
-
 class EachRecordOnce:
     """Records with a number and a key, each of which comes out once; the oracle of a program without one."""
 

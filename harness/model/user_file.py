@@ -69,6 +69,21 @@ def defined_in(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+def imported_by(path: Path) -> frozenset[str]:
+    """Return the packages that a file of Python imports anywhere, read from its syntax tree.
+
+    None of it runs. Raises OSError, SyntaxError or ValueError.
+    """
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
+        match node:
+            case ast.Import(names=names):
+                found.update(each.name.partition(".")[0] for each in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                found.add(module.partition(".")[0])
+    return frozenset(found)
+
+
 def module_name_of(path: Path) -> tuple[str, Path]:
     """Return under which name Python imports a file, and the folder from which it does."""
     folder = path.absolute().parent

@@ -7,6 +7,8 @@ Rules:
   checkpoints and watermarks come, how much time passes. None has a fault, a restart or a rescale.
 - What all of them agree on is determined by the records. A row is judged by the columns on which they agree,
   as multisets; by all columns if the runs are equal.
+- Some let an hour pass, or a day. A job whose rows depend on that is judged by the others where no clock is
+  set: a run takes seconds, and a minute passes in one of those.
 - A run that fails, or does not end, has no rows.
 """
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -28,6 +30,9 @@ from onceproof.harness.systems.simulation.world import World
 RowCounts: TypeAlias = Counter[Row]
 _LARGE_BUFFER: Final = 40
 _CHECKPOINTS_MS: Final = (1, 3, 10)
+MINUTE_MS: Final = 60_000
+_MOST_KEPT: Final = 2_000
+_MOST_VARIANTS: Final = 100
 _UNIFORM: Final = 8
 """How many variants have a schedule of chance at each parallelism."""
 
@@ -73,10 +78,19 @@ def variants_of(calm: Scenario) -> Iterator[Scenario]:
         yield _limited(replace(calm, buffer_records=_LARGE_BUFFER, checkpoint_interval_ms=interval))
     for interval in (1, 10):
         yield _limited(replace(calm, watermark_interval_ms=interval))
-    middle = max(1, calm.record_count())
+    yield _after(calm, MINUTE_MS)
+
+
+def later_variants_of(calm: Scenario) -> Iterator[Scenario]:
+    """Yield scenarios over the same records in which much time passes between two of them."""
     for passed_ms in (HOUR_MS, LONGEST_MS):
-        passes = Fault("clock_ahead", "element", occurrence=middle, delay=passed_ms)
-        yield _limited(replace(calm, faults=(passes,)))
+        yield _after(calm, passed_ms)
+
+
+def _after(calm: Scenario, passed_ms: int) -> Scenario:
+    middle = max(1, calm.record_count())
+    passes = Fault("clock_ahead", "element", occurrence=middle, delay=passed_ms)
+    return _limited(replace(calm, faults=(passes,)))
 
 
 def _limited(scenario: Scenario) -> Scenario:
@@ -91,6 +105,55 @@ def _limited(scenario: Scenario) -> Scenario:
     )
 
 
+class CalmRuns:
+    """The rows of a family's runs without faults, kept by their records, as shrinking asks again.
+
+    Args:
+        family: the one whose job runs.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._rows: dict[tuple[object, ...], RowCounts | None] = {}
+        self._variants: dict[tuple[object, ...], list[RowCounts]] = {}
+
+    def rows(self, records: Records) -> RowCounts | None:
+        """Return the rows of the calm run; None if the job fails, or does not end."""
+        key = _key_of(records)
+        if key not in self._rows:
+            if len(self._rows) >= _MOST_KEPT:
+                self._rows.clear()
+            self._rows[key] = rows_of(self._family, calm_scenario(self._family, records))
+        return self._rows[key]
+
+    def variants(self, records: Records, *, over_time: bool) -> list[RowCounts]:
+        """Return the rows of the variants that have some.
+
+        Args:
+            over_time: whether those count in which much time passes.
+        """
+        found = []
+        for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
+            key = (variants, _key_of(records))
+            if key not in self._variants:
+                if len(self._variants) >= _MOST_VARIANTS:
+                    self._variants.clear()
+                calm = calm_scenario(self._family, records)
+                runs = [rows_of(self._family, variant) for variant in variants(calm)]
+                self._variants[key] = [run for run in runs if run is not None]
+            found += self._variants[key]
+        return found
+
+    def agree(self, records: Records) -> bool:
+        """Return whether all have the same rows, wherever no clock is set."""
+        calm = self.rows(records)
+        return calm is not None and all(run == calm for run in self.variants(records, over_time=False))
+
+
+def _key_of(records: Records) -> tuple[object, ...]:
+    return tuple([(split, tuple(own)) for split, own in records.items()])
+
+
 def rows_of(family: Family, scenario: Scenario) -> RowCounts | None:
     """Return the rows of a run without faults; None if the job fails or does not end."""
     history = World(family, scenario).run()
@@ -100,6 +163,32 @@ def rows_of(family: Family, scenario: Scenario) -> RowCounts | None:
 def has_finished(history: History) -> bool:
     """Return whether a run ended in its first attempt."""
     return history.statistics.attempts == 1 and any(event[1] == JOB_FINISHED for event in history.events)
+
+
+class Determined(NamedTuple):
+    """What of the rows is determined by the records."""
+
+    columns: Sequence[int] | None
+    """Those on which runs without faults agree; None: the runs are equal."""
+    is_judged: bool
+    """Whether rows are judged, by these columns."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the records determine all."""
+        return self.columns is None
+
+
+def determined_by(runs: Sequence[RowCounts], has_windows: bool) -> Determined:
+    """Return what runs without faults agree on.
+
+    Args:
+        has_windows: whether rows may come again where records were late.
+    """
+    if all(run == runs[0] for run in runs):
+        return Determined(None, is_judged=True)
+    columns = agreed_columns(runs)
+    return Determined(columns or (), is_judged=columns is not None and not has_windows)
 
 
 def agreed_columns(runs: Sequence[RowCounts]) -> tuple[int, ...] | None:

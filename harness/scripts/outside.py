@@ -254,6 +254,16 @@ def redirect_names(namespace: dict[str, Any]) -> None:
             namespace[name] = found
 
 
+def leave_out_frames(error: BaseException) -> None:
+    """Let the traceback of an error end in the code of the sink that has called this module."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        if trace.tb_frame.f_code.co_filename != __file__ == trace.tb_next.tb_frame.f_code.co_filename:
+            trace.tb_next = None
+        else:
+            trace = trace.tb_next
+
+
 class _Console(io.TextIOBase):
     """What sinks print by other ways than the name ``print`` of the script."""
 

@@ -26,7 +26,7 @@ from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.protocol_points import ABORTED, ELEMENT, PRE_COMMITTED, RESTORING
-from onceproof.harness.scripts.outside import Outside, is_entered, redirect_names
+from onceproof.harness.scripts.outside import Outside, is_entered, leave_out_frames, redirect_names
 from onceproof.harness.systems.commit_faults import answer, refuse
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 
@@ -224,8 +224,12 @@ class WatchedSinks:
             # The outermost of calls that call each other is the one that fails.
             fault = system.commit_fault() if commits and not is_entered() else None
             refuse(fault, f"a commit of {name} was refused", _ignore)
-            with outside.entered(name):
-                result = method(target, *values, **named)
+            try:
+                with outside.entered(name):
+                    result = method(target, *values, **named)
+            except Exception as error:
+                leave_out_frames(error)
+                raise
             answer(fault, f"a commit of {name} timed out", _ignore)
             if points.after is not None:
                 context.probe(points.after, 0)

@@ -15,14 +15,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import parse_qsl
 
 from msgspec.structs import replace
 
@@ -39,17 +38,19 @@ from onceproof.harness.model.family import (
     Rows,
     Vertices,
     Workload,
-    nearest,
 )
-from onceproof.harness.model.family_places import WORDS
+from onceproof.harness.model.family_places import check_samples, said_of
 from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
-from onceproof.harness.model.scenario import RecordValue
+from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
+    CalmRuns,
+    Determined,
     RowCounts,
-    agreed_columns,
     calm_scenario,
+    determined_by,
     has_finished,
+    later_variants_of,
     rows_of,
     settled,
     variants_of,
@@ -67,7 +68,7 @@ from onceproof.harness.scripts.records import (
     split_name,
 )
 from onceproof.harness.scripts.script import Script
-from onceproof.harness.scripts.script_notes import order_note
+from onceproof.harness.scripts.script_notes import judged_by, order_note
 from onceproof.harness.scripts.special_records import Specials, noted_timers, specials_of, timer_lengths
 from onceproof.harness.scripts.variations import (
     MOST_RECORDS,
@@ -82,11 +83,8 @@ from onceproof.harness.systems.simulation.world import World
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
-_SAID: Final = ("job", "sample", "argument")
-_MOST_KEPT: Final = 2_000
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
-_MOST_VARIANTS: Final = 100
 _SIZES: Final = (2, 3)
 _TIMED_TRIALS: Final = 3
 """How many records at the boundaries of timers are tried, to find out whether they determine the rows."""
@@ -107,28 +105,15 @@ class ScriptFamily:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
-        samples: dict[str, Path] = {}
-        self._job = ""
-        self._arguments: list[str] = []
-        for key, value in parse_qsl(said.removeprefix(WORDS), keep_blank_values=True):
-            match key:
-                case "job":
-                    self._job = value
-                case "argument":
-                    self._arguments.append(value)
-                case "sample":
-                    name, _, file = value.partition("=")
-                    samples[name] = path.parent / file
-                case _:
-                    raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+        self._job, samples, self._arguments = said_of(path, said)
         self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
         """The jobs of one file are families of their own."""
         self._script = Script(path, self._arguments, self._job)
-        self._unedited = self
-        """The one whose runs without faults judge it and its edited twins."""
-        self._kept: dict[tuple[object, ...], RowCounts | None] = {}
-        self._kept_variants: dict[tuple[object, ...], list[RowCounts]] = {}
+        self._calm = CalmRuns(self)
+        """Those of the program as it is, which judge edited twins as well."""
         self.pools = self._find_pools(samples)
+        self._is_single = False
+        """Whether each operator has one subtask, without which its rows depend on parallelism."""
         self._real = RealSinks(self.operators, path.absolute().parent)
         self._look_at_graph()
         self._look_at_calm_runs()
@@ -152,9 +137,9 @@ class ScriptFamily:
         records = draw_records(random, self.pools, self._is_free_of_splits, self._is_free_of_order)
         if random.random() < _SPECIAL:
             special = draw_special_records(random, records, self._specials)
-            if self._calm_rows(special) is not None:
+            if self._calm.rows(special) is not None:
                 return Workload(special)
-        if self._calm_rows(records) is None:
+        if self._calm.rows(records) is None:
             records = first_records(self.pools)
         return Workload(records)
 
@@ -166,32 +151,42 @@ class ScriptFamily:
         """Return what runs without faults commit; of a part of the input, what is there."""
         if not declared.is_whole:
             return declared.rows
-        calm = self._calm_rows(records) if self._is_judged or self._real.are_judged else None
+        determined = self._over_time if declared.sets_clocks else self._at_once
+        calm = self._calm.rows(records) if determined.is_judged or self._real.are_judged else None
         visible = Counter(declared.rows)
         if calm is None or calm == visible:
             return declared.rows
-        variants = partial(self._variants, records)
-        return list(self._real.expected(visible, calm, variants, self._settled).elements())
 
-    def _settled(self, rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
-        return settled(rows, runs, self._columns) if self._is_judged else rows
+        def settle(rows: RowCounts, runs: Sequence[RowCounts]) -> RowCounts:
+            return settled(rows, runs, determined.columns) if determined.is_judged else rows
+
+        variants = partial(self._calm.variants, records, over_time=declared.sets_clocks)
+        return list(self._real.expected(visible, calm, variants, settle).elements())
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
         yield from self._real.notes(self.pools)
-        if not self.is_determined:
-            yield self._order_note()
+        if self._is_single or not self._at_once.is_all:
+            wide = copy(self)
+            wide._is_single = False
+            judged = "each operator has one subtask here" if self._is_single else judged_by(self._at_once)
+            yield wide._order_note("the order of arrival, on parallelism or on time", variants_of, judged)
+        if self._at_once.is_all and not self._over_time.is_all:
+            judged = f"{judged_by(self._over_time)} in scenarios that set a clock"
+            yield self._order_note("how much time passes", later_variants_of, judged)
         yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
 
-    def _order_note(self) -> str:
+    def _order_note(
+        self, depends_on: str, variants: Callable[[Scenario], Iterator[Scenario]], judged: str
+    ) -> str:
         calm = calm_scenario(self, self._trial_records)
         for node in self.operators:
             tapped = cast(Family, _Tapped(self, node.number))
-            runs = [run for each in (calm, *variants_of(calm)) if (run := rows_of(tapped, each)) is not None]
+            runs = [run for each in (calm, *variants(calm)) if (run := rows_of(tapped, each)) is not None]
             for run in runs:
                 if run != runs[0]:
-                    return order_note(node.name, runs[0], run, self._columns if self._is_judged else None)
-        return "its rows differ between runs without faults"
+                    return order_note(node.name, depends_on, runs[0], run, judged)
+        return f"its rows differ between runs without faults; {judged}"
 
     @property
     def module_name(self) -> str:
@@ -234,25 +229,6 @@ class ScriptFamily:
 
     # The runs without faults.
 
-    def _calm_rows(self, records: Records) -> RowCounts | None:
-        key = _key_of(records)
-        if key not in self._kept:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            self._kept[key] = rows_of(self._unedited, calm_scenario(self, records))
-        return self._kept[key]
-
-    def _variants(self, records: Records) -> list[RowCounts]:
-        """Return the rows of the variants. Shrinking asks again and again for those of the same records."""
-        key = _key_of(records)
-        if key not in self._kept_variants:
-            if len(self._kept_variants) >= _MOST_VARIANTS:
-                self._kept_variants.clear()
-            variants = variants_of(calm_scenario(self, records))
-            runs = [rows_of(self._unedited, variant) for variant in variants]
-            self._kept_variants[key] = [run for run in runs if run is not None]
-        return self._kept_variants[key]
-
     def _look_at_calm_runs(self) -> None:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
         first = first_records(self.pools)
@@ -271,20 +247,38 @@ class ScriptFamily:
         self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
         # Few records may show no race.
         long = first_records(self.pools, repeats=True)
-        repeats = self._calm_rows(long) is not None
+        repeats = self._calm.rows(long) is not None
         self._trial_records = long if repeats else first
-        calm_rows = self._calm_rows(self._trial_records)
-        runs = [rows for rows in (calm_rows, *self._variants(self._trial_records)) if rows is not None]
-        if self._real.ends.sinks:
-            self._look_at_sinks(runs)
-        runs = [by_place(run)[""] for run in runs]
-        self.is_determined = all(run == runs[0] for run in runs)
-        self._columns = None if self.is_determined else agreed_columns(runs)
-        self._is_judged = self.is_determined or (self._columns is not None and not self._has_windows())
+        self._at_once = self._find_determined(over_time=False)
+        if not self._at_once.is_all:
+            self._try_single()
+        self._over_time = self._find_determined(over_time=True)
         two_splits = first_records(self.pools, 2, repeats=repeats)
-        self._is_free_of_splits = self.is_determined and self._agrees(two_splits)
+        self._is_free_of_splits = self._at_once.is_all and self._calm.agree(two_splits)
         reversed_records = {split: tuple(reversed(own)) for split, own in self._trial_records.items()}
-        self._is_free_of_order = self.is_determined and self._agrees(reversed_records)
+        self._is_free_of_order = self._at_once.is_all and self._calm.agree(reversed_records)
+
+    def _find_determined(self, *, over_time: bool) -> Determined:
+        records = self._trial_records
+        calm = self._calm.rows(records)
+        runs = [run for run in (calm, *self._calm.variants(records, over_time=over_time)) if run is not None]
+        if over_time and self._real.ends.sinks:
+            self._look_at_sinks(runs)
+        return determined_by([by_place(run)[""] for run in runs], self._has_windows())
+
+    def _try_single(self) -> None:
+        """Run each operator with one subtask, if the records then determine all."""
+        self._set_single(True)
+        found = self._find_determined(over_time=False)
+        if found.is_all:
+            self._at_once = found
+        else:
+            self._set_single(False)
+
+    def _set_single(self, is_single: bool) -> None:
+        self._is_single = is_single
+        self._calm = CalmRuns(self)
+        self._look_at_graph()
 
     def _look_at_sinks(self, runs: Sequence[RowCounts]) -> None:
         """Find out what sinks write that run for real. Raises FamilyError if one loses rows."""
@@ -294,7 +288,7 @@ class ScriptFamily:
         self._real.look_at(cast(Outside, world.external.outside), runs)
         lost = self._real.lost_tail(
             lambda length: (
-                self._calm_rows({split: own[:length] for split, own in records.items()}) or Counter()
+                self._calm.rows({split: own[:length] for split, own in records.items()}) or Counter()
             )
         )
         if lost:
@@ -302,7 +296,7 @@ class ScriptFamily:
 
     def _find_specials(self) -> dict[str, Specials | None]:
         timers_ms: tuple[int, ...] = ()
-        if self.is_determined:
+        if self._at_once.is_all:
             with noted_timers() as timers:
                 rows_of(self, calm_scenario(self, self._trial_records))
             timers_ms = timer_lengths(timers)
@@ -331,7 +325,7 @@ class ScriptFamily:
         """Return whether runs without faults agree where timers are due just as records come."""
         times = {name: special and special._replace(values={}) for name, special in specials.items()}
         return all(
-            self._agrees(draw_special_records(Random(seed), self._trial_records, times))
+            self._calm.agree(draw_special_records(Random(seed), self._trial_records, times))
             for seed in range(_TIMED_TRIALS)
         )
 
@@ -351,7 +345,7 @@ class ScriptFamily:
 
     def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
         """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""
-        again = self._calm_rows(records)
+        again = self._calm.rows(records)
         changed = sorted(path for path, time in _files_beside(self.path).items() if before.get(path) != time)
         if again is None or again == rows or not changed:
             return
@@ -362,10 +356,6 @@ class ScriptFamily:
             f" second run on the same records commits {second} where the first one commits {first};"
             " keep it in Flink state"
         )
-
-    def _agrees(self, records: Records) -> bool:
-        calm = self._calm_rows(records)
-        return calm is not None and all(run == calm for run in self._variants(records))
 
     # The job.
 
@@ -378,12 +368,7 @@ class ScriptFamily:
         self._is_batch = str(mode).upper() == "BATCH"
         sources = sources_of(self.operators)
         names = [source.name for source in sources]
-        for name in samples:
-            if name not in names:
-                raise FamilyError(
-                    f"{self.path}: there is no source {name!r}{nearest(name, names)}; there are"
-                    f" {', '.join(names)}"
-                )
+        check_samples(self.path, samples, names)
         pools = {}
         for name, node, source in sources:
             kind = node.output_type
@@ -416,6 +401,8 @@ class ScriptFamily:
     def describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
         """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
+        for node in description.operators if self._is_single else ():
+            node.parallelism = 1
         build(env, io, description.operators, self.pools, tapped, self._real.ends)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
@@ -449,10 +436,6 @@ def _error_in(history: History) -> str:
         if kind == ERROR:
             return f": {payload['type']}: {payload['text']}"
     return ""
-
-
-def _key_of(records: Records) -> tuple[object, ...]:
-    return tuple([(split, tuple(own)) for split, own in records.items()])
 
 
 def _files_beside(script: Path) -> dict[Path, int]:

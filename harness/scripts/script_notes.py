@@ -17,7 +17,7 @@ from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
-from onceproof.harness.scripts.calm_runs import RowCounts
+from onceproof.harness.scripts.calm_runs import Determined, RowCounts
 from onceproof.harness.scripts.ends import ScriptSink
 from onceproof.harness.scripts.records import Pool
 from onceproof.reports.text import counted
@@ -57,22 +57,28 @@ def end_notes(pools: Mapping[str, Pool], sinks: Sequence[ScriptSink]) -> Iterato
             yield f"sink {sink.name}: {promise_of(sink.what)}; the rows that reach it are judged in any case"
 
 
-def order_note(operator: str, calm: RowCounts, other: RowCounts, columns: Sequence[int] | None) -> str:
-    """Return the sentence about the first operator whose output follows the order of arrival.
+def order_note(operator: str, depends_on: str, calm: RowCounts, other: RowCounts, judged: str) -> str:
+    """Return the sentence about the first operator whose output the records do not determine.
 
     Args:
         operator: its name.
+        depends_on: what its output depends on.
         calm: its rows in the calm run.
         other: its rows in another one.
-        columns: those by which the rows of sinks are judged; None: these are not judged.
+        judged: what follows for the verdict.
     """
     here, there = [next(iter(sorted(map(repr, each))), "none") for each in (calm - other, other - calm)]
-    judged = "only the number of rows is judged"
-    if columns is None:
-        judged = "such rows are not judged"
-    elif columns:
-        judged = f"rows are judged by {counted(len(columns), 'column')}: {', '.join(map(str, columns))}"
     return (
-        f"the output of {operator!r} depends on the order of arrival, on parallelism or on time, without any"
-        f" fault: {here} in one run, {there} in another; {judged}"
+        f"the output of {operator!r} depends on {depends_on}, without any fault: {here} in one run,"
+        f" {there} in another; {judged}"
     )
+
+
+def judged_by(determined: Determined) -> str:
+    """Return how rows are judged, as the end of a sentence."""
+    if not determined.is_judged:
+        return "rows are not judged"
+    columns = determined.columns
+    if columns:
+        return f"rows are judged by {counted(len(columns), 'column')}: {', '.join(map(str, columns))}"
+    return "only the number of rows is judged"

@@ -17,8 +17,7 @@ from typing import Final, TypeVar
 
 from onceproof.harness.model.budget import MEMORY_MB, Budget
 from onceproof.harness.model.budget import SECONDS as SECONDS_OF_SCENARIO
-from onceproof.harness.model.family_places import family_names, is_program, load_family
-from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
+from onceproof.harness.model.family_places import family_names, load_family, own_system
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import reason_against
 from onceproof.harness.settings.project_settings import Settings
@@ -97,10 +96,10 @@ def budget_of(settings: Settings, scenario_time: float | None = None) -> Budget:
 
 
 def system_of(settings: Settings, families: Sequence[str] | None = None, system: str | None = None) -> str:
-    """Return the system to run on; programs run on the one for programs where no other is named."""
-    asked = families or settings.families
-    if system is None and asked and all(map(is_program, asked)):
-        return PROGRAMS
+    """Return the system to run on; programs and queries run on their own where no other is named."""
+    own = {own_system(each) for each in families or settings.families or ()}
+    if system is None and len(own) == 1 and (only := own.pop()) is not None:
+        return only
     return decided(system, settings.system, SYSTEM)
 
 

@@ -16,9 +16,11 @@ Rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import Row, as_tuple
@@ -32,9 +34,12 @@ from onceproof.harness.systems.structured.output import (
     visible_batches,
 )
 from onceproof.harness.systems.structured.points import WORKER_POINTS
+from onceproof.harness.systems.structured.queries.query_answer import Answer
 from onceproof.harness.systems.structured.rescale import is_repartition
 
 LOOKED: Final = "looked"
+ANSWERED: Final = "answered"
+"""The event: the driver says what the query of a user should have written."""
 QUERY_STOPPED: Final = "query_stopped"
 """The event: the query has stopped between two batches, in order to restart with other partitions."""
 RESCALE: Final = ("rescale", "restoring")
@@ -57,10 +62,17 @@ def look(spec: Spec) -> dict[str, Any]:
 class StructuredHistory:
     """Turns the events of one driver after another into one history."""
 
-    def __init__(self, spec: Spec, lengths: Mapping[str, int], table_keys: int) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        lengths: Mapping[str, int],
+        table_keys: int,
+        keep: Callable[[Answer], None] | None = None,
+    ) -> None:
         self.run = RunHistory(spec.faults, lengths, spec.parallelism)
         self._spec = spec
         self._table_keys = table_keys
+        self._keep = keep
         self._planned_in: dict[int, str] = {}
         """The attempt that planned each batch."""
         self._ends: dict[int, dict[str, int]] = {}
@@ -98,6 +110,9 @@ class StructuredHistory:
                     self.run.history.transaction_hidden(self.run.step, _name(event["batch"]))
             case "looked":
                 self._take_look(event)
+            case "answered":
+                if self._keep is not None:
+                    self._keep(msgspec.convert(event["answer"], Answer))
             case "query_stopped":
                 self.run.history.job_stopped(self.run.step)
             case "rescale_refused":
@@ -140,7 +155,9 @@ class StructuredHistory:
                 self._complete_batch(batch, [])
 
     def _complete_batch(self, batch: int, transactions: list[str]) -> None:
-        self.run.checkpoint_completed(batch + 1, self._ends[batch], transactions)
+        # Closing records of a user's query are no input of the scenario.
+        cut = {split: end for split, end in self._ends[batch].items() if split in self.run.lengths}
+        self.run.checkpoint_completed(batch + 1, cut, transactions)
 
     def _show(self, batch: int, new: Counter[Row], gone: Counter[Row], at: int | None) -> None:
         """Record that rows of a batch became visible or hidden; an empty batch becomes visible once, too."""

@@ -70,6 +70,12 @@ def batch_ends(checkpoint: Path) -> dict[int, dict[str, int]]:
     return {batch: _end_of(path) for batch, path in _entries(checkpoint / "offsets")}
 
 
+def last_end(checkpoint: Path) -> dict[str, int]:
+    """Return the end of the last planned batch; nothing where none is planned."""
+    ends = batch_ends(checkpoint)
+    return ends[max(ends)] if ends else {}
+
+
 def finished_batches(checkpoint: Path) -> list[int]:
     """Return the batches in the commit log of a query."""
     return [batch for batch, _ in _entries(checkpoint / "commits")]
@@ -82,6 +88,9 @@ def _entries(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _end_of(path: Path) -> dict[str, int]:
-    """Return the offset of the only source, which is the last line, after the version and the settings."""
-    end: dict[str, int] = msgspec.json.decode(path.read_text(encoding="utf-8").splitlines()[-1])
+    """Return the offsets of all sources, each in a line after the version and the settings."""
+    end: dict[str, int] = {}
+    for line in path.read_text(encoding="utf-8").splitlines()[2:]:
+        # A source that has not begun has a dash.
+        end |= msgspec.json.decode(line) if line.startswith("{") else {}
     return end

@@ -8,6 +8,8 @@ The rules this module lives by:
   If it fails without a fault, the run is over.
 - A query that ends other than by a kill logs the reason first.
 - Spark pickles a user's modules by value, because the workers cannot import from the user's folder.
+- A user's query is looked at once, by a request in a file of its own, and run like that of a family. When it
+  has ended, the driver says what it should have written.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_logging_driver import log_error, log_task_failure
 from onceproof.harness.systems.structured.ends import start
-from onceproof.harness.systems.structured.history import LOOKED, QUERY_STOPPED, look
+from onceproof.harness.systems.structured.history import ANSWERED, LOOKED, QUERY_STOPPED, look
 from onceproof.harness.systems.structured.kills import (
     DRIVER,
     QueryRescaled,
@@ -47,6 +49,9 @@ from onceproof.harness.systems.structured.kills import (
     wanted_partitions,
 )
 from onceproof.harness.systems.structured.output import batch_ends, finished_batches
+from onceproof.harness.systems.structured.queries.query_answer import LOOK_SUFFIX
+from onceproof.harness.systems.structured.queries.query_run import QueryRun, answer_look
+from onceproof.harness.systems.structured.queries.user_query import user_query
 from onceproof.harness.systems.structured.rescale import rescale_query
 from onceproof.harness.systems.structured.sinks import RowSink
 from onceproof.harness.systems.structured.source import RecordSource
@@ -64,7 +69,8 @@ SETTINGS: Final = {
 
 def run(spec: Spec, path: str, board: FaultBoard, session: SparkSession) -> int:
     """Go on with the query until its input is consumed; the exit code of a process for it alone."""
-    family = load_family(spec.family)
+    query = user_query(spec.family, session)
+    family = load_family(spec.family) if query is None else None
     _by_value(family)
     checkpoints = Path(spec.checkpoints)
     board.log.write(event_log.PROCESS_STARTED, found=[])
@@ -82,7 +88,11 @@ def run(spec: Spec, path: str, board: FaultBoard, session: SparkSession) -> int:
         try:
             board("restoring", DRIVER, 0)
             attempt = msgspec.structs.replace(spec, parallelism=partitions)
-            start(family, attempt, path, session, board).awaitTermination()
+            if query is not None:
+                of_user = QueryRun(query, attempt, path, session)
+                of_user.start(os.getpid(), board).awaitTermination()
+            elif family is not None:
+                start(family, attempt, path, session, board).awaitTermination()
         except Exception as error:
             board.log.write(LOOKED, **look(spec))
             if QueryRescaled.__name__ in str(error):
@@ -94,6 +104,8 @@ def run(spec: Spec, path: str, board: FaultBoard, session: SparkSession) -> int:
                 log_task_failure(board.log, "query", "", str(error)[:200], injected=True)
         else:
             board.log.write(LOOKED, **look(spec))
+            if query is not None:
+                board.log.write(ANSWERED, answer=msgspec.to_builtins(of_user.answer(os.getpid())))
             board.log.write(event_log.JOB_FINISHED, points={})
             return 0
         finally:
@@ -116,9 +128,9 @@ def _stop_all(session: SparkSession) -> None:
             query.stop()
 
 
-def _by_value(family: Family) -> None:
+def _by_value(family: Family | None) -> None:
     """Register the modules in a user's folder to be pickled by value."""
-    file = source_file(family)
+    file = None if family is None else source_file(family)
     if file is None or Path(file).is_relative_to(scenarios.__path__[0]):
         return
     folder = Path(file).absolute().parent
@@ -130,6 +142,8 @@ def _by_value(family: Family) -> None:
 
 def serve(path: str, session: SparkSession) -> int:
     """Run the query of a specification file; return its exit code, 2 if the file cannot be read."""
+    if path.endswith(LOOK_SUFFIX):
+        return answer_look(Path(path), session)
     opened = open_job(path)
     if opened is None:
         return UNREADABLE

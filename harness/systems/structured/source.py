@@ -6,23 +6,36 @@ The rules this module lives by:
   records of a batch follow from its two offsets alone.
 - A batch takes records from the splits in turn, so that it contains records of every unfinished split.
 - Each record is a row: split, offset, timestamp, and the columns of the family's ``record_schema``.
+- A user's query may read several sources: each has the splits that begin with its name. Its closing records
+  are a split of their own, one in each batch, once all other records of all sources are in planned batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from onceproof.harness.systems.process.job_specification import read_records
+from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.structured.kills import board_of, end_to_rescale
+from onceproof.harness.systems.structured.output import last_end
 
 RECORDS: Final = "onceproof_records"
 COLUMNS: Final = "split STRING, offset BIGINT, timestamp BIGINT"
 SPEC: Final = "spec"
+SOURCE: Final = "source"
+"""The option with the name of one of several sources; without it a source has all splits."""
+CLOSING_FILE: Final = "closing.json"
+"""Beside the records: by source, its closing records."""
+CLOSING_SPLIT: Final = "closing"
+"""No other split of a source has a name for a number."""
 DRIVER_PROCESS: Final = "driver"
 
 TASK: Final = "source"
@@ -47,15 +60,18 @@ class RecordSource(DataSource):
 
     def streamReader(self, schema: StructType) -> RecordReader:  # noqa: N802 (the name is Spark's)
         """Return the reader."""
-        return RecordReader(self.options[SPEC], int(self.options[DRIVER_PROCESS]))
+        return RecordReader(
+            self.options[SPEC], int(self.options[DRIVER_PROCESS]), self.options.get(SOURCE, "")
+        )
 
 
 class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the records of a scenario. Spark ships it to the workers."""
 
-    def __init__(self, path: str, driver: int) -> None:
+    def __init__(self, path: str, driver: int, source: str) -> None:
         self._path = path
         self._driver = driver
+        self._source = source
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Return the offset before the first record."""
@@ -71,10 +87,14 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         """Return the end of the batch that starts at an offset; stop the query here if it must rescale."""
-        _, board = board_of(self._path, self._driver)
+        spec, board = board_of(self._path, self._driver)
         lengths = {split: len(records) for split, records in self._records().items()}
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(lengths.values())
-        end = next_offset(start, lengths, rows)
+        closing = closing_split(self._source)
+        left = lengths.pop(closing, 0) - start.get(closing, 0)
+        end = {**start, **next_offset({split: start[split] for split in lengths}, lengths, rows)}
+        if end == start and left and has_all(spec, last_end(Path(spec.checkpoints))):
+            end[closing] += 1
         if end != start:
             end_to_rescale(board)
             board("triggered", TASK, 0)
@@ -111,7 +131,29 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _records(self) -> Mapping[str, Sequence[tuple[int, Any]]]:
         spec, _ = board_of(self._path, self._driver)
-        return read_records(spec.records)
+        records: Mapping[str, Sequence[tuple[int, Any]]] = read_records(spec.records)
+        if not self._source:
+            return records
+        own = {split: each for split, each in records.items() if split.rpartition(".")[0] == self._source}
+        closing = msgspec.json.decode(Path(spec.records).with_name(CLOSING_FILE).read_bytes())
+        return {**own, closing_split(self._source): closing[self._source]}
+
+
+def closing_split(source: str) -> str:
+    """Return the name of the split with the closing records of a source."""
+    return f"{source}.{CLOSING_SPLIT}"
+
+
+def own_records(records: Mapping[str, Sequence[InputRecord]], source: str) -> list[InputRecord]:
+    """Return the records of one of several sources, in the order in which its splits give them in turn."""
+    own = [each for split, each in records.items() if split.rpartition(".")[0] == source]
+    turns = [record for turn in zip_longest(*own) for record in turn]
+    return [record for record in turns if record is not None]
+
+
+def has_all(spec: Spec, end: Mapping[str, int]) -> bool:
+    """Return whether the input before an offset has all records of a scenario."""
+    return all(end.get(split, 0) == len(own) for split, own in read_records(spec.records).items())
 
 
 def next_offset(start: Mapping[str, int], lengths: Mapping[str, int], rows: int) -> dict[str, int]:

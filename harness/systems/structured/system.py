@@ -12,19 +12,62 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family import Family, FamilyError, Records, options_of
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.systems.kit.drivers import Driver
+from onceproof.harness.systems.kit.drivers import Driver, Drivers
 from onceproof.harness.systems.kit.system import DriverSystem
-from onceproof.harness.systems.process.job_specification import Spec
+from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.structured import points
 from onceproof.harness.systems.structured.history import StructuredHistory
+from onceproof.harness.systems.structured.queries.query_answer import (
+    LOOK_SUFFIX,
+    LOOKED_SUFFIX,
+    Answer,
+    Look,
+    Mistake,
+)
 
 PROGRAM: Final = "onceproof.harness.systems.structured.run"
+
+
+_drivers: Final = Drivers(lambda: StructuredStreamingSystem.start())
+"""Of this process. One that has looked at a query runs its scenarios: a start takes longer than these."""
+
+
+@runtime_checkable
+class Answered(Protocol):
+    """A family whose rows the driver of a run computes."""
+
+    def keep(self, records: Records, answer: Answer) -> None:
+        """Keep the rows that some records should give."""
+
+
+def look_at_query(address: str) -> Look:
+    """Return what a driver finds out about a user's query. Raises FamilyError."""
+    find_java(os.environ)
+    driver = _drivers.take()
+    with TemporaryDirectory(prefix="onceproof-look-") as folder:
+        path = Path(folder) / f"query{LOOK_SUFFIX}"
+        path.write_text(address, encoding="utf-8")
+        driver.run(path, StructuredStreamingSystem.longest_process_seconds)
+        words = driver.last_words()
+        _drivers.give_back(driver)
+        try:
+            data = path.with_suffix(LOOKED_SUFFIX).read_bytes()
+        except FileNotFoundError:
+            raise FamilyError(f"{address}: the driver ended while it looked at the query: {words}") from None
+    looked = msgspec.json.decode(data, type=Look | Mistake)
+    if isinstance(looked, Mistake):
+        raise FamilyError(looked.mistake)
+    return looked
 
 
 class StructuredStreamingSystem(DriverSystem):
@@ -41,6 +84,7 @@ class StructuredStreamingSystem(DriverSystem):
         # A missing Java is an error here, not in each driver.
         find_java(os.environ)
         super().__init__(folder, process_seconds)
+        self._drivers = _drivers
 
     @staticmethod
     def start() -> Driver:
@@ -53,4 +97,5 @@ class StructuredStreamingSystem(DriverSystem):
 
     def history_of(self, family: Family, spec: Spec, lengths: Mapping[str, int]) -> StructuredHistory:
         """Return what builds a history of batches."""
-        return StructuredHistory(spec, lengths, options_of(family).table_keys)
+        keep = partial(family.keep, read_records(spec.records)) if isinstance(family, Answered) else None
+        return StructuredHistory(spec, lengths, options_of(family).table_keys, keep)

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
-from onceproof.harness.model.family_places import address_of, load_family
-from onceproof.harness.model.program_family import ProgramFamily, default_system
+from onceproof.harness.model.family_places import address_of, default_system, load_family
+from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import ProgramFileError, filled, read_program_file
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
 

@@ -30,6 +30,7 @@ OWN_ENDS = Path(__file__).parent / "sound"
 SOUND_NAMES = (
     "async_lookup",
     "batch_word_count",
+    "blocked_words",
     "broadcast_rules",
     "dataclass_state",
     "deduplicate",
@@ -71,6 +72,33 @@ def test_rows_that_follow_the_clock_are_named() -> None:
     family = load_family(str(FAULTY / f"{NOT_DETERMINED}.py"))
     notes = list(family.notes())  # type: ignore[attr-defined]
     assert any("the output of 'KeyedProcess' depends on the order of arrival" in note for note in notes)
+
+
+NUMBERED = """
+class Number(MapFunction):
+    def open(self, context):
+        self.numbers = {}
+
+    def map(self, row):
+        key = KEY
+        self.numbers[key] = self.numbers.get(key, 0) + 1
+        return row, self.numbers[key]
+
+"""
+
+
+@pytest.mark.parametrize(("name", "key"), [("deduplicate", "None"), ("blocked_words", "row")])
+def test_a_bug_is_found_where_time_or_parallelism_decides_rows(tmp_path: Path, name: str, key: str) -> None:
+    sound = (SOUND / f"{name}.py").read_text()
+    imports, class_, rest = sound.partition("\n\nclass ")
+    faulty = (
+        f"from pyflink.datastream import MapFunction\n{imports}{NUMBERED.replace('KEY', key)}{class_}{rest}"
+    )
+    faulty = faulty.replace(".print()", ".map(Number()).print()")
+    trial = first_failure(load_family(script(tmp_path, faulty)))
+    assert trial is not None
+    found = trial.verdict.violations[0]
+    assert (found.property, found.anomaly) in ROWS
 
 
 @pytest.mark.parametrize("path", SOUND_PATHS, ids=lambda path: path.stem)

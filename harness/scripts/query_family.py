@@ -1,0 +1,151 @@
+"""A query of Structured Streaming as a family: its own records, judged by itself in batch mode.
+
+Rules:
+
+- A family in the sense of `model/family.py`, for one system. Its job for the engine is a stand-in.
+- A driver looks at the file before the first scenario, and says which sources and records it has. The
+  driver of a run says which rows should come out (`systems/structured/queries/`).
+- No record is late: Spark drops one or not, as its batches fall. Records come in the order of their times,
+  and change places within the delay of the watermark.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.family import (
+    Declared,
+    FamilyError,
+    FamilyOptions,
+    JobIO,
+    Records,
+    Rows,
+    Workload,
+)
+from onceproof.harness.model.family_places import QUERIES, joined_address, said_of
+from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.scripts.calm_runs import settled
+from onceproof.harness.scripts.records import Pool
+from onceproof.harness.scripts.variations import draw_records
+from onceproof.harness.systems.structured.placeholder_job import job, tasks
+from onceproof.harness.systems.structured.queries.event_times import FIRST_MS, time_of
+from onceproof.harness.systems.structured.queries.query_answer import Answer, Look, accepts
+from onceproof.reports.text import counted
+
+if TYPE_CHECKING:
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
+
+_MOST_KEPT: Final = 1_000
+
+
+class QueryFamily:
+    """The query of a user's file.
+
+    Args:
+        path: the file.
+        said: what its address says of it behind the question mark.
+    """
+
+    generator_version = 1
+    record_schema = row_schema = oracle_sql = ""
+    tasks = tasks
+
+    def __init__(self, path: Path, said: str = "") -> None:
+        self.path, self.said = path, said
+        self.oracle_file = str(path)
+        self.name = "-".join([path.stem, *re.findall(r"\w+", said_of(path, said).job)])
+        self.options = FamilyOptions(declares=True, settles=True, jobs={QUERIES: _is_run_by_its_file})
+        self._answers: dict[tuple[object, ...], Answer] = {}
+
+    @cached_property
+    def look(self) -> Look:
+        """What a driver finds out about the query. Raises FamilyError."""
+        from onceproof.harness.systems.structured.system import look_at_query
+
+        return look_at_query(joined_address(self.path, self.said))
+
+    @cached_property
+    def pools(self) -> dict[str, Pool]:
+        """The records of each source."""
+        pools = {}
+        for name, source in self.look.sources.items():
+            texts = source.texts
+            if self.look.delay_ms is not None and None not in map(time_of, texts):
+                texts = sorted(texts, key=lambda text: time_of(text) or 0)
+            records = [(text, FIRST_MS + 1_000 * number) for number, text in enumerate(texts)]
+            pools[name] = Pool(tuple(records), tuple(texts), str, True, True, source.origin)
+        return pools
+
+    def generate(self, random: Random) -> Workload:
+        """Draw records in the order of their times, some of them behind the next ones."""
+        drawn = draw_records(random, self.pools, True, False)
+        chance = Chance(random)
+        if chance.chance(0.4):
+            drawn = self._reordered(chance, drawn)
+        return Workload(drawn)
+
+    def _reordered(self, chance: Chance, drawn: Records) -> Records:
+        found: dict[str, list[InputRecord]] = {}
+        for split, records in drawn.items():
+            own = list(records)
+            for place in range(len(own) - 1):
+                if chance.chance(0.3):
+                    own[place], own[place + 1] = own[place + 1], own[place]
+            times = [time_of(str(text)) or time for time, text in own]
+            late = [latest - time for latest, time in zip(accumulate(times, max), times, strict=True)]
+            # Other splits are read in turn, and may be ahead by a step.
+            is_in_time = self.look.delay_ms is None or 2 * max(late, default=0) <= self.look.delay_ms
+            found[split] = own if is_in_time else list(records)
+        return found
+
+    def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
+        """Build a job that stands in for the query, and fails at its first record."""
+        job(env, io)
+
+    def keep(self, records: Records, answer: Answer) -> None:
+        """Keep the rows that a driver has computed for some records."""
+        if len(self._answers) >= _MOST_KEPT:
+            self._answers.clear()
+        self._answers[_key_of(records)] = answer
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        """Return what the query writes in batch mode; of a part of the input, what is there."""
+        answer = self._answers.get(_key_of(records)) if declared.is_whole else None
+        visible = Counter(declared.rows)
+        if answer is None or accepts(answer, visible):
+            # A run that has not ended has no answer, and is judged for that.
+            return declared.rows
+        first, *others = [Counter(run) for run in answer.runs]
+        optional = (visible - first) & Counter(answer.optional)
+        if answer.is_open:
+            return list((first | visible).elements())
+        runs = [run + optional for run in (first, *others)]
+        return list(settled(visible, runs).elements())
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a user should know before the first verdict, one sentence each."""
+        for name, source in self.look.sources.items():
+            yield f"source {name}: {counted(len(source.texts), 'record')} {source.origin}"
+        if self.look.sink == "foreachBatch":
+            yield "foreachBatch: its function runs; what it leaves by df.write, in files and SQLite is judged"
+        else:
+            sink = self.look.sink or "of the harness"
+            yield f"sink {sink}: replaced by an exactly-once one; its rows are judged"
+        yield "judged by the query itself in batch mode: logic that is wrong there too is not seen"
+
+
+def _is_run_by_its_file(records: object, io: object) -> None:
+    """Stand in for the function of a family: the driver runs the file of the query itself."""
+    raise FamilyError("the query of a file is run by its file")
+
+
+def _key_of(records: Records) -> tuple[object, ...]:
+    return tuple([(split, tuple(map(tuple, own))) for split, own in records.items()])
