@@ -307,7 +307,7 @@ def build_job_graph(
     nodes = with_upstreams(nodes)
     if not nodes:
         raise InvalidJob(f"job {name!r} has no operators: add a source and a sink before executing it")
-    ids = _operator_ids(name, nodes)
+    ids = operator_ids(name, nodes)
     parallelisms = [node.parallelism or node.in_force.parallelism or parallelism for node in nodes]
     maxima = [node.resolved_max_parallelism(max_parallelism) for node in nodes]
     place = {node.number: position for position, node in enumerate(nodes)}
@@ -361,7 +361,7 @@ def with_upstreams(nodes: Sequence[StreamNode]) -> list[StreamNode]:
     return [found[number] for number in sorted(found)]
 
 
-def _operator_ids(job_name: str, nodes: Sequence[StreamNode]) -> list[str]:
+def operator_ids(job_name: str, nodes: Sequence[StreamNode]) -> list[str]:
     """Return an operator id for each node; raise InvalidJob if two nodes have one uid and so one state."""
     ids: list[str] = []
     owner: dict[str, str] = {}

@@ -41,6 +41,10 @@ NEVER = {
         "No kill between the first row and the last",
         "draw more records, so that several checkpoints complete",
     ),
+    "upgrade": (
+        "No upgrade",
+        "give more records, so that a checkpoint completes before the old version has ended",
+    ),
 }
 """By kind of what never happened, the title and the remedy."""
 
@@ -167,6 +171,8 @@ def _what(name: str) -> str:
             return f"restored entries of state {subject!r} were read"
         case "rows":
             return f"a row of sink {subject} became visible" if subject else "a row became visible"
+        case "upgrade":
+            return "the new version began"
     return "a kill came between"
 
 

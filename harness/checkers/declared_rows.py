@@ -23,7 +23,14 @@ from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line
 from onceproof.harness.checkers.firings import Firings, Run
 from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import CHECKPOINT_COMPLETED, JOB_FINISHED, History, Row
+from onceproof.harness.model.history import (
+    CHECKPOINT_COMPLETED,
+    JOB_FINISHED,
+    JOB_UPGRADED,
+    Cut,
+    History,
+    Row,
+)
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.model.watermarks import NO_WATERMARK, Timed, strategies_of
 from onceproof.reports.notes import UNDECIDED
@@ -69,7 +76,7 @@ class DeclaredRows:
         declared = visible
         if self._options.late is not None:
             declared = self._possible(records, visible, history, checkpoint)
-        rows = Counter(self._expected(records, declared, is_whole))
+        rows = Counter(self._expected(records, declared, is_whole, _upgraded_at(history)))
         options = self._options
         if history is None or not self._scenario.is_exactly_once or options.table_keys or options.settles:
             return rows
@@ -195,10 +202,19 @@ class DeclaredRows:
             return []
         return arrivals_of(scenario.records, self._strategies, line)
 
-    def _expected(self, records: Records, declared: Sequence[Row], is_whole: bool) -> Rows:
+    def _expected(
+        self, records: Records, declared: Sequence[Row], is_whole: bool, upgraded_at: Cut | None = None
+    ) -> Rows:
         scenario = self._scenario
         sets_clocks = any(FAULTS[fault.kind].turns_clock for fault in scenario.faults)
-        return self._family.expected(records, Declared(declared, is_whole, scenario.parameters, sets_clocks))
+        of_run = Declared(declared, is_whole, scenario.parameters, sets_clocks, upgraded_at)
+        return self._family.expected(records, of_run)
+
+
+def _upgraded_at(history: History | None) -> Cut | None:
+    """Return at which cut the new version of the job began; None: it has not."""
+    events = () if history is None else history.events
+    return next((payload["cut"] for _, kind, _, payload in events if kind == JOB_UPGRADED), None)
 
 
 def _lacks(row: Row, arrival: Arrival) -> bool:

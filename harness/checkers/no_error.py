@@ -29,6 +29,7 @@ from onceproof.harness.model.history import (
     FAULT_FIRED,
     JOB_RESCALED,
     JOB_STOPPED,
+    JOB_UPGRADED,
     STOP_FAILED,
     TASK_FAILED,
     History,
@@ -72,6 +73,8 @@ class NoError:
                 faults_at_start = faults
             elif kind in (JOB_STOPPED, STOP_FAILED, JOB_RESCALED):
                 restarts -= 1
+            elif kind == JOB_UPGRADED:
+                restarts -= payload["killed"]
             elif kind == TASK_FAILED:
                 is_away |= is_struck and payload["injected"]
                 if has_killed and payload.get("names_killed"):

@@ -75,6 +75,7 @@ from onceproof.harness.commands.shared_options import (
     UntilExhausted,
     Workers,
 )
+from onceproof.harness.commands.upgrade_cli import upgrade
 from onceproof.harness.model import exit_codes
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE
 from onceproof.harness.model.seeds import Share
@@ -87,7 +88,7 @@ DEBUG = "--debug"
 SENSITIVITY_FOLDER = Path("reports", "out", "sensitivity")
 EXPLAIN_FOLDER = Path("reports", "out", "explain")
 
-EVERYDAY: Final = ("init", "check", "run", "replay", "explain", "serve", "doctor")
+EVERYDAY: Final = ("init", "check", "run", "upgrade", "replay", "explain", "serve", "doctor")
 """The commands that `--help` shows first, in the order in which a user meets them."""
 
 app = typer.Typer(
@@ -370,7 +371,7 @@ def faults(
     raise typer.Exit(faults_command([name] if name else (), as_json))
 
 
-for _command_of_its_module in (hunt, nightly, mutants, merge, serve, init, doctor, completion):
+for _command_of_its_module in (hunt, nightly, mutants, merge, serve, init, doctor, completion, upgrade):
     app.command()(_command_of_its_module)
 app.add_typer(checkpoints, name="checkpoints")
 app.add_typer(flink, name="flink")

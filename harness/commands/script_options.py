@@ -56,7 +56,7 @@ PyflinkOfJob: TypeAlias = Annotated[
     ),
 ]
 Arguments: TypeAlias = Annotated[list[str] | None, typer.Option("--argument", hidden=True)]
-COMMANDS: Final = ("check", "explain", "init", "replay", "run")
+COMMANDS: Final = ("check", "explain", "init", "replay", "run", "upgrade")
 """The commands that take a script, and behind -- its arguments."""
 _SEPARATOR: Final = "--"
 
@@ -111,12 +111,39 @@ def _address(asked: str, samples: Sequence[str], job: str | None, arguments: Seq
     return joined_address(path, WORDS + urlencode(words, safe="=/"))
 
 
+def upgrade_address(old: Path, address: str, is_allowed: bool) -> str:
+    """Return the address of an upgrade from a script to the one at an address. Raises UsageError."""
+    from onceproof.harness.model.family_places import (
+        UPGRADES,
+        WORDS,
+        is_script,
+        joined_address,
+        split_address,
+    )
+    from onceproof.harness.scripts.upgrade_family import ALLOWED
+
+    path, said = split_address(address)
+    for file in (old, path or Path(address)):
+        if not file.is_file():
+            raise UsageError(f"{file}: no such file")
+        if not is_script(file):
+            raise UsageError(
+                f"{file}: upgrade compares two PyFlink programs; a family has its new version in its options,"
+                " as FamilyOptions(upgraded=...)"
+            )
+    assert path is not None, "a script has a file"
+    words = [(UPGRADES, os.path.relpath(old, path.parent)), *([(ALLOWED, "")] if is_allowed else [])]
+    following = f"{said}&" if said else WORDS
+    return joined_address(path, following + urlencode(words, safe="=/"))
+
+
 def print_notes(asked: str, family: Family, file: TextIO) -> bool:
     """Say what a script's job reads and writes, and how it is judged; return False for any other family."""
     from onceproof.harness.scripts.query_family import QueryFamily
     from onceproof.harness.scripts.script_family import ScriptFamily
+    from onceproof.harness.scripts.upgrade_family import UpgradeFamily
 
-    if not isinstance(family, ScriptFamily | QueryFamily):
+    if not isinstance(family, ScriptFamily | QueryFamily | UpgradeFamily):
         return False
     for note in family.notes():
         print(f"{asked}: {note}", file=file)

@@ -96,6 +96,7 @@ _OPERATIONS: Final[Mapping[OperationKind, str]] = {
     "cancel": "cancel with a savepoint",
     "terminate": "end the program in order, and start it again",
     "rescale": "rescale the running job",
+    "upgrade": "kill the job, and start its new version",
 }
 
 
@@ -117,6 +118,8 @@ def operation_text(operation: Operation) -> str:
         how = f" with parallelism {operation.parallelism}" if operation.parallelism else ""
         where = f" on {operation.state_backend}" if operation.state_backend else ""
         parts.append(f"then run{how}{where}")
+    if operation.upgrades and operation.kind != "upgrade":
+        parts.append("then start the new version")
     if operation.claims:
         parts.append("which the job may delete")
     return ", ".join(parts)

@@ -42,6 +42,7 @@ from onceproof.harness.model.history import (
     JOB_FINISHED,
     JOB_RESCALED,
     JOB_STOPPED,
+    JOB_UPGRADED,
     LEAK,
     ROWS_FOUND,
     ROWS_GONE,
@@ -309,6 +310,8 @@ def _event_text(event: Event, marked: dict[str, set[tuple[Any, ...]]]) -> str:
         return "the program was asked to end, and ended"
     if kind == JOB_RESCALED:
         return rescale_story(payload["parallelism"])
+    if kind == JOB_UPGRADED:
+        return "the new version of the job begins from the state of the old one"
     return {
         JOB_FINISHED: "the job finishes",
         JOB_FAILED: f"the job fails: {payload.get('cause', '')}",

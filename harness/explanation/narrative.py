@@ -94,12 +94,8 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.ATTEMPT_STARTED:
             restored = payload["restored"]
             source = "from the beginning" if restored is None else f"from checkpoint {restored}"
-            yield (
-                step,
-                JOB,
-                "starts",
-                f"attempt {subject} with parallelism {payload['parallelism']}, {source}",
-            )
+            what = f"attempt {subject} with parallelism {payload['parallelism']}, {source}"
+            yield step, JOB, "starts", what
         case kinds.FAULT_FIRED:
             yield step, payload["task"], "FAULT", f"{subject} at {payload['point']}"
         case kinds.TASK_FAILED:
@@ -133,6 +129,8 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "is cancelled" if "cancelled" in payload else "stops", how
         case kinds.STOP_FAILED:
             yield step, JOB, "FAILED", f"to stop with a savepoint: {payload['reason']}"
+        case kinds.JOB_UPGRADED:
+            yield step, JOB, "is upgraded", "the new version begins from the state of the old one"
         case kinds.JOB_RESCALED:
             what = f"to parallelism {payload['parallelism']}, as its user asks"
             if payload.get("open"):

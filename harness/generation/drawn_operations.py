@@ -13,9 +13,11 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from random import Random
 from typing import Final
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import (
     draw_checkpoint,
@@ -24,7 +26,8 @@ from onceproof.harness.generation.drawn_faults import (
     kills_of_all,
 )
 from onceproof.harness.generation.job_outline import JobOutline
-from onceproof.harness.model.chance import Chance, Lots
+from onceproof.harness.model.chance import Chance, Lots, derived_seed
+from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import drawn_kinds
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, OperationKind, StateBackend
@@ -59,6 +62,8 @@ RESCALED_AT: Final[tuple[tuple[Point, int], ...]] = (
 CANCELS: Final = 0.03
 """The share of scenarios with a cancel, drawn by itself."""
 OTHER_BACKEND: Final = 0.02
+UPGRADES: Final[tuple[tuple[OperationKind, int], ...]] = (("stop", 4), ("upgrade", 4), ("cancel", 2))
+"""How a job is upgraded, with weights."""
 _MOST_NOTIFICATIONS: Final = 3
 
 
@@ -145,6 +150,22 @@ def draw_cancel(chance: Chance, stage: JobOutline, *, any_backend: bool) -> tupl
     if not chance.chance(CANCELS):
         return ()
     return (_operation(chance, stage, "cancel", any_backend),)
+
+
+def draw_upgrade(family: Family, seed: int, stage: JobOutline) -> tuple[Operation, ...]:
+    """Draw when and how the job is replaced by its new version; nothing for a family without one."""
+    if options_of(family).upgraded is None:
+        return ()
+    chance = Chance(Random(derived_seed("upgrade", seed)))
+    kind = chance.weighted(UPGRADES)
+    if kind == "upgrade" or chance.chance(0.7):
+        # The earlier the better: behind it, the new version shall meet faults.
+        occurrence = chance.integer(1, 1 + stage.records)
+        asked = Operation(kind, "element", ANY_TASK, 0, occurrence, chance.integer(0, stage.checkpoint_steps))
+    else:
+        asked = _operation(chance, stage, kind, any_backend=False)
+    parallelism = chance.integer(1, highest_parallelism(stage)) if chance.chance(0.5) else 0
+    return (replace(asked, parallelism=parallelism, upgrades=True),)
 
 
 def _rescale(chance: Chance, stage: JobOutline, parallelism: int) -> Operation:

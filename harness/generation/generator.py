@@ -28,6 +28,7 @@ from onceproof.harness.generation.drawn_operations import (
     draw_cancel,
     draw_operations,
     draw_rescales,
+    draw_upgrade,
 )
 from onceproof.harness.generation.drawn_times import with_times
 from onceproof.harness.generation.drawn_workloads import workload_of
@@ -175,8 +176,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     workload, chance = workload_of(family, random), Chance(random)
     vertices = tasks_with(family, workload.parameters)
     max_parallelism, (source, parallelism, sink) = _draw_parallelisms(chance, workload)
-    kinds, unfit = draw_kinds(chance), unfit_kinds(family)
-    rescales = chance.chance(0.7)
+    kinds, unfit, rescales = draw_kinds(chance), unfit_kinds(family), chance.chance(0.7)
     steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
     records, any_backend = _records_passed_on(family, workload), options_of(family).any_backend
     wanted = chance.weighted(WANTED_CHECKPOINTS)
@@ -203,6 +203,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         ends=_ends_of(family, workload),
     )
     faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
+    met += draw_upgrade(family, seed, stage)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len((*faults, *sizes)) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural, drawing.schedules)

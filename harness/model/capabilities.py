@@ -70,6 +70,8 @@ class Capability(StrEnum):
     """Its user can rescale a job while it runs, without a kill."""
     CANCEL = "cancel"
     """Its user can cancel a job with a savepoint, and start it from there."""
+    UPGRADE = "upgrade"
+    """Its user can replace the job by a new version, which begins from the state of the old one."""
     SCHEDULES = "schedules"
     """The system follows the scenario's schedule; without it the system schedules itself."""
     DETERMINISM = "determinism"

@@ -25,7 +25,7 @@ from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
-from onceproof.harness.model.history import Row
+from onceproof.harness.model.history import Cut, Row
 from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue
 from onceproof.harness.model.system_homes import HOMES
 
@@ -76,6 +76,8 @@ class Declared:
     """What the family drew beside the records; a family whose job depends on it reads it here."""
     sets_clocks: bool = False
     """Whether the scenario sets the wall clock, so that much time may have passed between two records."""
+    upgraded_at: Cut | None = None
+    """What the state covers from which the new version of the job began; None: it has not begun."""
 
     def so_far(self, rows: Rows) -> Rows:
         """Return the rows that must be there now: all at the end, at a cut those that are visible."""
@@ -281,6 +283,10 @@ class FamilyOptions(metaclass=_OptionsByName):
     """``with_key(value, number)`` returns a record's value with the key of that number, 0 or more, instead of
     its own; an experiment of ``onceproof sensitivity`` sets the number of keys by it."""
 
+    upgraded: Callable[[StreamExecutionEnvironment, JobIO], None] | None = None
+    """``upgraded(env, io)`` builds the new version of the job, by which each scenario replaces it once. With
+    ``declares``, ``expected`` finds in ``declared.upgraded_at`` at which cut."""
+
     def __post_init__(self) -> None:
         """Refuse values that do not fit."""
         for name, (fits, asked) in _OPTIONS.items():
@@ -382,6 +388,7 @@ _OPTIONS: Final[_Members] = {
         f"a number from 1 to {MOST_TURNS}",
     ),
     "with_key": (_is_function_or_none, "a function with_key(value, number)"),
+    "upgraded": (_is_function_or_none, "a function upgraded(env, io)"),
 }
 _EARLIER: Final = {"streaming_query": "structured_streaming", "bytewax_flow": "bytewax", "quix_app": "quix"}
 """By an option of earlier versions, the system in ``jobs`` that it stands for."""

@@ -45,7 +45,10 @@ QUERIES: Final = "structured_streaming"
 """The system that runs queries."""
 WORDS: Final = "?"
 """Stands between a script and what its address says of it."""
+UPGRADES: Final = "upgrades"
+"""The word of an address that names the earlier version of a script: ``new.py?upgrades=old.py``."""
 _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
+_UPGRADES: Final = "onceproof.harness.scripts.upgrade_family"
 _QUERIES: Final = "onceproof.harness.scripts.query_family"
 """Imported when a script or query is loaded: it runs on the systems, which import this module."""
 _OF_FAMILIES: Final = frozenset(
@@ -214,7 +217,7 @@ def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
         return str(family.path)
-    if type(family).__module__ in (_SCRIPTS, _QUERIES):
+    if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES):
         script: Any = family
         return joined_address(script.path, script.said)
     if isinstance(family, ModuleType):
@@ -289,7 +292,9 @@ def _script(path: Path, said: str) -> Family:
     if is_query(path):
         query: Family = importlib.import_module(_QUERIES).QueryFamily(path, said)
         return query
-    family: Family = importlib.import_module(_SCRIPTS).ScriptFamily(path, said)
+    is_upgrade = UPGRADES in dict(parse_qsl(said.removeprefix(WORDS)))
+    module, kind = (_UPGRADES, "UpgradeFamily") if is_upgrade else (_SCRIPTS, "ScriptFamily")
+    family: Family = getattr(importlib.import_module(module), kind)(path, said)
     return family
 
 

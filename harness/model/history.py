@@ -36,6 +36,7 @@ SAVEPOINT_COMPLETED: Final = "savepoint_completed"
 JOB_STOPPED: Final = "job_stopped"
 STOP_FAILED: Final = "stop_failed"
 JOB_RESCALED: Final = "job_rescaled"
+JOB_UPGRADED: Final = "job_upgraded"
 JOB_FINISHED: Final = "job_finished"
 JOB_FAILED: Final = "job_failed"
 BUDGET_EXHAUSTED: Final = "budget_exhausted"
@@ -55,8 +56,9 @@ TIMER: Final = "timer"
 READ: Final = "read"
 ROWS: Final = "rows"
 KILL: Final = "kill"
+UPGRADE: Final = "upgrade"
 """What is watched: times to live, timers in processing time, reads of restored state, rows of a sink, a kill
-between two rows."""
+between two rows, the new version of a job."""
 
 RESTART_WAIT: Final = "restart"
 INTERVAL_WAIT: Final = "interval"
@@ -79,6 +81,7 @@ EVENT_KINDS: Final = (
     JOB_STOPPED,
     STOP_FAILED,
     JOB_RESCALED,
+    JOB_UPGRADED,
     JOB_FINISHED,
     JOB_FAILED,
     BUDGET_EXHAUSTED,
@@ -344,6 +347,13 @@ class History:
         if open_transactions is not None:
             payload["open"] = open_transactions
         self.events.append((step, JOB_RESCALED, "job", payload))
+
+    def job_upgraded(self, step: int, cut: Cut, *, killed: bool) -> None:
+        """Record that the new version of the job begins from the state that covers a cut.
+
+        ``killed``: whether the old version was killed for it, without a fault.
+        """
+        self.events.append((step, JOB_UPGRADED, "job", {"cut": dict(cut), "killed": killed}))
 
     def job_finished(self, step: int) -> None:
         """Record that every task ended after its last commit."""

@@ -67,9 +67,9 @@ ActionClass: TypeAlias = Literal[
 ]
 ScheduleKind: TypeAlias = Literal["fair", "uniform", "priority", "preemptions"]
 
-OperationKind: TypeAlias = Literal["savepoint", "stop", "cancel", "terminate", "rescale"]
-ENDS: Final[frozenset[OperationKind]] = frozenset({"stop", "cancel"})
-"""Requests with which a job ends, and is started again from its savepoint."""
+OperationKind: TypeAlias = Literal["savepoint", "stop", "cancel", "terminate", "rescale", "upgrade"]
+ENDS: Final[frozenset[OperationKind]] = frozenset({"stop", "cancel", "upgrade"})
+"""Requests with which a job ends, and is started again."""
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
 Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
@@ -121,7 +121,8 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     savepoint that commits nothing: what is prepared in it is left to the job that is started from it. A
     program of which nothing is known is asked to terminate, and is then started again. A rescale gives a job
     that runs another ``parallelism``: its tasks are cancelled, which closes them, and the next attempt begins
-    at once, from the latest checkpoint.
+    at once, from the latest checkpoint. An upgrade kills the process of the job as soon as a checkpoint is
+    complete; the next process runs the new version of the job, from the latest checkpoint.
     """
 
     kind: OperationKind
@@ -134,6 +135,8 @@ class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     state_backend: StateBackend | None = None
     claims: bool = False
     """Whether the restarted job claims the savepoint, and may delete it when it no longer needs it."""
+    upgrades: bool = False
+    """Whether the new version of the job is started; always so of an upgrade."""
 
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -400,7 +403,7 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
             raise ScenarioError(f"{place}: a rescale needs a parallelism of 1 or more")
         kept = operation.parallelism if is_rescale else 0
         if operation.kind not in ENDS and operation != replace(
-            operation, parallelism=kept, state_backend=None, claims=False
+            operation, parallelism=kept, state_backend=None, claims=False, upgrades=False
         ):
             says = f"belongs to a stop or a cancel, not to a {operation.kind}"
             raise ScenarioError(f"{place}: how the job resumes {says}")

@@ -102,6 +102,7 @@ def prepared(system: System, scenario: Scenario) -> Scenario:
 _NEEDED: Final[dict[OperationKind, Capability]] = {
     "rescale": Capability.RESCALE_RUNNING,
     "cancel": Capability.CANCEL,
+    "upgrade": Capability.UPGRADE,
 }
 """What a system must be able to do for a request that only some can take."""
 

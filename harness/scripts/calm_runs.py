@@ -22,7 +22,15 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_times import HOUR_MS, LONGEST_MS
 from onceproof.harness.model.family import Family, Records
-from onceproof.harness.model.history import JOB_FINISHED, History, Row, rows_at_end
+from onceproof.harness.model.history import (
+    ERROR,
+    JOB_FAILED,
+    JOB_FINISHED,
+    TASK_FAILED,
+    History,
+    Row,
+    rows_at_end,
+)
 from onceproof.harness.model.scenario import CheckpointMode, Fault, Scenario, Schedule, most_steps
 from onceproof.harness.model.step_limits import ample_horizon, ample_timeout_ms
 from onceproof.harness.systems.simulation.world import World
@@ -163,6 +171,16 @@ def rows_of(family: Family, scenario: Scenario) -> RowCounts | None:
 def has_finished(history: History) -> bool:
     """Return whether a run ended in its first attempt."""
     return history.statistics.attempts == 1 and any(event[1] == JOB_FINISHED for event in history.events)
+
+
+def error_in(history: History) -> str:
+    """Return the first error of a run, as the end of a sentence; "": there is none."""
+    for _, kind, _, payload in history.events:
+        if kind in (TASK_FAILED, JOB_FAILED):
+            return f": {payload['cause']}"
+        if kind == ERROR:
+            return f": {payload['type']}: {payload['text']}"
+    return ""
 
 
 class Determined(NamedTuple):

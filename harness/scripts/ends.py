@@ -23,6 +23,7 @@ from onceproof.engine.api.datastream import DataStream
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.functions import SinkFunction
 from onceproof.engine.graph import PartitionerKind, StreamNode, Upstream
+from onceproof.engine.key_groups import operator_id
 from onceproof.engine.operators.event_time import TimestampedSourceOperator
 from onceproof.engine.operators.source import SourceOperator
 from onceproof.harness.model.family import FamilyError
@@ -57,6 +58,20 @@ class ScriptSource(NamedTuple):
     name: str
     node: StreamNode
     source: Source
+
+
+class Identities(NamedTuple):
+    """The ids under which the operators of a script keep their state, as its own graph has them.
+
+    The harness describes another graph, in which ids that follow from the place would be others.
+    """
+
+    operators: Mapping[int, str]
+    """By the number of an operator."""
+    sinks: Mapping[str, str]
+    """By the name of an end, that of the sink in its place."""
+    left: Sequence[str] = ()
+    """Of sinks that an earlier version had in place of its ends: they commit what is in its state."""
 
 
 class ScriptSink(NamedTuple):
@@ -117,6 +132,7 @@ def build(
     pools: Mapping[str, Pool],
     tapped: int | None = None,
     real: RealEnds = NONE_REAL,
+    identities: Identities | None = None,
 ) -> None:
     """Describe the job of a script in ``env``, with the ends of the harness.
 
@@ -124,6 +140,7 @@ def build(
         real: the sinks that run for real in the simulation, besides those in their place.
         tapped: the number of the operator whose output is written in place of what the sinks get; None: of
             no operator.
+        identities: the ids of the operators; None: those of the graph that is described.
     """
     sources, sinks = sources_of(operators), sinks_of(operators)
     outside = _outside_of(io) if real.sinks or any(pool.own_splits for pool in pools.values()) else None
@@ -140,6 +157,9 @@ def build(
                 watching.observe(name, what)
                 kept.add(node.number)
     replaced = {sink.node.number for sink in sinks if sink.what is not None} - kept
+    if identities is not None:
+        for node in operators:
+            node.uid_hash = identities.operators[node.number]
     env.adopt([node for node in operators if node.number not in replaced])
     if tapped is not None:
         tap = next(node for node in operators if node.number == tapped)
@@ -147,7 +167,17 @@ def build(
         return
     for name, node, what in sinks:
         inputs = (Upstream(node),) if what is None else node.inputs
-        _write(env, io, inputs, name, sizes[node.number], name if len(sinks) > 1 else None)
+        size, tag = sizes[node.number], name if len(sinks) > 1 else None
+        rows = _write(
+            env, io, inputs, name, size, tag, None if identities is None else identities.sinks[name]
+        )
+    for number, identity in enumerate(() if identities is None else identities.left):
+        nothing = rows.filter(_nothing).set_parallelism(size).set_uid_hash(operator_id(f"nothing {number}"))
+        nothing.add_sink(io.sink(f"left-{number}")).set_parallelism(size).set_uid_hash(identity)
+
+
+def _nothing(value: Any) -> bool:
+    return False
 
 
 def _outside_of(io: JobIO) -> Outside | None:
@@ -176,9 +206,14 @@ def _write(
     name: str,
     size: int,
     tag: str | None,
-) -> None:
+    identity: str | None = None,
+) -> DataStream:
     rows = DataStream(env, tuple(inputs)).map(partial(row_of, tag)).name(f"rows-{name}").set_parallelism(size)
-    rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
+    sink = rows.add_sink(io.sink(name)).name(name).set_parallelism(size)
+    if identity is not None:
+        rows.set_uid_hash(operator_id(f"rows of {identity}"))
+        sink.set_uid_hash(identity)
+    return rows
 
 
 def _parallelisms(operators: Sequence[StreamNode], usual: int) -> dict[int, int]:

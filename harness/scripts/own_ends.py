@@ -310,7 +310,24 @@ def _containers_of(value: Any) -> Iterator[tuple[str, Any, str]]:
 # Sources.
 
 
-def splits_read(source: Source, most: int) -> dict[str, list[Record]] | None:
+def own_records(source: Source, folder: Path, most: int) -> tuple[list[Record] | None, dict[str, int]]:
+    """Return the records of a source of the script that can run for real, and how many each split has.
+
+    Args:
+        folder: that of the script.
+        most: how many records of a split are read.
+
+    Returns:
+        None and no splits if it cannot.
+    """
+    if not is_of_script(type(source), folder) or far_module_of(source, folder):
+        return None, {}
+    read = _splits_read(source, most) or {}
+    records = [record for own in read.values() for record in own]
+    return (records, {split: len(own) for split, own in read.items()}) if records else (None, {})
+
+
+def _splits_read(source: Source, most: int) -> dict[str, list[Record]] | None:
     """Return the first records of each split; None if the source waits, or reads other ones next time."""
     runs = []
     for _ in range(2):

@@ -97,13 +97,19 @@ def _done(value: Any) -> CompletableFuture[Any]:
 
 
 class Script:
-    """A file, the arguments that it gets, and which of its jobs is on trial; "": the first one."""
+    """A file, the arguments that it gets, and which of its jobs is on trial; "": the first one.
 
-    def __init__(self, path: Path, arguments: Sequence[str] = (), job: str = "") -> None:
+    Args:
+        module_name: that of an earlier version, whose pickled values name its classes; "": from its file.
+    """
+
+    def __init__(
+        self, path: Path, arguments: Sequence[str] = (), job: str = "", module_name: str = ""
+    ) -> None:
         self.path = path
         self._arguments = arguments
         self._job = job
-        self.module_name: Final = f"{MODULE}{path.stem}"
+        self.module_name: Final = module_name or f"{MODULE}{path.stem}"
         try:
             tree = ast.parse(path.read_bytes(), str(path))
         except OSError as error:
@@ -123,8 +129,12 @@ class Script:
         twin._code, twin._names, twin._classes = _compiled(deepcopy(tree), self.path), names, {}
         return twin
 
-    def describe(self) -> DescribedJob:
-        """Run the script up to its job. Raises FamilyError."""
+    def describe(self, overrides: Configuration = _OVER_THE_SCRIPT) -> DescribedJob:
+        """Run the script up to its job. Raises FamilyError.
+
+        Args:
+            overrides: the options that win over those of the script.
+        """
         taken: list[DescribedJob] = []
         others: list[str] = []
 
@@ -139,7 +149,7 @@ class Script:
         try:
             with (
                 self._running(said),
-                submitted(Configuration(), lambda graph: None, str(self.path), _OVER_THE_SCRIPT, takes=take),
+                submitted(Configuration(), lambda graph: None, str(self.path), overrides, takes=take),
             ):
                 self._execute()
         except _Taken:
@@ -182,10 +192,10 @@ class Script:
 
     def _forget_modules_beside(self) -> None:
         """Let the script import the modules in its folder anew, with their globals."""
-        folder = self.path.absolute().parent
+        folders = {self.path.absolute().parent, *map(Path, _added)}
         for name in [each for each in sys.modules.keys() - _known if not each.startswith(MODULE)]:
             file = getattr(sys.modules[name], "__file__", None)
-            if isinstance(file, str) and Path(file).parent == folder:
+            if isinstance(file, str) and Path(file).parent in folders:
                 del sys.modules[name]
             else:
                 _known.add(name)
@@ -196,7 +206,10 @@ class Script:
         arguments, current, sleep = sys.argv, os.getcwd(), time.sleep
         root = logging.getLogger()
         level, handlers = root.level, list(root.handlers)
+        # Another version has modules of the same names in its own folder.
+        sys.path[:] = [each for each in sys.path if each not in _added]
         if folder not in sys.path:
+            _added.add(folder)
             sys.path.append(folder)
         sys.argv = [str(self.path), *self._arguments]
         vars(time)["sleep"] = _do_nothing
@@ -212,6 +225,8 @@ class Script:
             root.handlers[:] = handlers
 
 
+_added: Final[set[str]] = set()
+"""The folders of scripts that stand in ``sys.path`` while one runs, and after the last one."""
 _known: Final[set[str]] = set(sys.modules)
 """The modules that no script has imported from its own folder."""
 

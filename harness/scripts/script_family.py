@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
-from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE
+from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE, Configuration
 from onceproof.engine.graph import PartitionerKind, StreamNode
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.harness.model.family import (
@@ -40,7 +40,7 @@ from onceproof.harness.model.family import (
     Workload,
 )
 from onceproof.harness.model.family_places import check_samples, said_of
-from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
+from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
@@ -49,15 +49,16 @@ from onceproof.harness.scripts.calm_runs import (
     RowCounts,
     calm_scenario,
     determined_by,
+    error_in,
     has_finished,
     later_variants_of,
     rows_of,
     settled,
     variants_of,
 )
-from onceproof.harness.scripts.ends import build, sinks_of, sources_of
+from onceproof.harness.scripts.ends import Identities, build, sinks_of, sources_of
 from onceproof.harness.scripts.outside import Outside, by_place
-from onceproof.harness.scripts.own_ends import far_module_of, is_of_script, splits_read
+from onceproof.harness.scripts.own_ends import own_records
 from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
@@ -82,6 +83,7 @@ from onceproof.harness.systems.simulation.world import World
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
+    from onceproof.engine.api.job_description import JobDescription
 
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
@@ -96,25 +98,33 @@ class ScriptFamily:
     Args:
         path: the file.
         said: what its address says of it behind the question mark.
+        earlier: the version that it replaces; it reads the same records, and the same pickled values.
+        has_real_ends: whether sources and sinks of the script's own run for real.
     """
 
     generator_version = 1
     record_schema = row_schema = oracle_sql = ""
 
-    def __init__(self, path: Path, said: str = "") -> None:
+    def __init__(
+        self, path: Path, said: str = "", earlier: ScriptFamily | None = None, *, has_real_ends: bool = True
+    ) -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
         self._job, samples, self._arguments = said_of(path, said)
         self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
         """The jobs of one file are families of their own."""
-        self._script = Script(path, self._arguments, self._job)
+        module_name = "" if earlier is None else earlier.module_name
+        self._script = Script(path, self._arguments, self._job, module_name)
+        self._earlier, self._has_real_ends = earlier, has_real_ends
         self._calm = CalmRuns(self)
         """Those of the program as it is, which judge edited twins as well."""
         self.pools = self._find_pools(samples)
         self._is_single = False
         """Whether each operator has one subtask, without which its rows depend on parallelism."""
         self._real = RealSinks(self.operators, path.absolute().parent)
+        if not has_real_ends:
+            self._real.replace_all("the ends of two versions may differ")
         self._look_at_graph()
         self._look_at_calm_runs()
         self._specials = self._find_specials()
@@ -151,7 +161,7 @@ class ScriptFamily:
         """Return what runs without faults commit; of a part of the input, what is there."""
         if not declared.is_whole:
             return declared.rows
-        determined = self._over_time if declared.sets_clocks else self._at_once
+        determined = self.determined(sets_clocks=declared.sets_clocks)
         calm = self._calm.rows(records) if determined.is_judged or self._real.are_judged else None
         visible = Counter(declared.rows)
         if calm is None or calm == visible:
@@ -163,9 +173,29 @@ class ScriptFamily:
         variants = partial(self._calm.variants, records, over_time=declared.sets_clocks)
         return list(self._real.expected(visible, calm, variants, settle).elements())
 
+    def calm_rows(self, records: Records) -> RowCounts | None:
+        """Return the rows of the calm run; None if it fails."""
+        return self._calm.rows(records)
+
+    def restricted_to(self, other: ScriptFamily) -> ScriptFamily:
+        """Return the family with only such records over which another version is determined as well."""
+        twin = copy(self)
+        twin._is_free_of_splits &= other._is_free_of_splits
+        twin._is_free_of_order &= other._is_free_of_order
+        return twin
+
+    def determined(self, *, sets_clocks: bool) -> Determined:
+        """Return what the records determine in scenarios that set clocks, or in the others."""
+        return self._over_time if sets_clocks else self._at_once
+
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""
         yield from self._real.notes(self.pools)
+        yield from self.order_notes()
+        yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
+
+    def order_notes(self) -> Iterator[str]:
+        """Yield what the records do not determine."""
         if self._is_single or not self._at_once.is_all:
             wide = copy(self)
             wide._is_single = False
@@ -174,7 +204,6 @@ class ScriptFamily:
         if self._at_once.is_all and not self._over_time.is_all:
             judged = f"{judged_by(self._over_time)} in scenarios that set a clock"
             yield self._order_note("how much time passes", later_variants_of, judged)
-        yield "judged by its own runs without faults: logic that is wrong without any fault is not seen"
 
     def _order_note(
         self, depends_on: str, variants: Callable[[Scenario], Iterator[Scenario]], judged: str
@@ -237,10 +266,10 @@ class ScriptFamily:
         with self._in_time("its job"):
             history = World(self, calm).run()
             if self._real.ends.sinks and not has_finished(history):
-                self._real.replace_all(f"it fails here without a fault{_error_in(history)}")
+                self._real.replace_all(f"it fails here without a fault{error_in(history)}")
                 history = World(self, calm).run()
         if not has_finished(history):
-            raise FamilyError(f"{self.path}: the job fails without a fault{_error_in(history)}")
+            raise FamilyError(f"{self.path}: the job fails without a fault{error_in(history)}")
         self._refuse_state_in_files(Counter(rows_at_end(history)), first, before)
         idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
         usual = STEPS_PER_RECORD * max(1, calm.record_count())
@@ -368,23 +397,29 @@ class ScriptFamily:
         self._is_batch = str(mode).upper() == "BATCH"
         sources = sources_of(self.operators)
         names = [source.name for source in sources]
-        check_samples(self.path, samples, names)
+        inherited = {} if self._earlier is None else self._earlier.pools
+        check_samples(self.path, samples, [*names, *inherited])
         pools = {}
         for name, node, source in sources:
             kind = node.output_type
             origin = "of the program itself"
             own_splits: dict[str, int] = {}
+            if name in inherited:
+                own = None if name in samples else local_records(name, source)
+                # The same values are of the classes of this version.
+                is_same = own is not None and repr(own) == repr([*inherited[name].records])
+                has_splits = inherited[name].has_splits
+                pools[name] = (
+                    pool_of(own or (), origin, has_splits=has_splits) if is_same else inherited[name]
+                )
+                continue
             if name in samples:
                 records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
             else:
                 found = None
-                folder = self.path.absolute().parent
-                if is_of_script(type(source), folder) and not far_module_of(source, folder):
-                    read = splits_read(source, MOST_RECORDS)
-                    own_splits = {split: len(own) for split, own in (read or {}).items()}
-                    found = [record for own in (read or {}).values() for record in own] or None
+                if self._has_real_ends:
+                    found, own_splits = own_records(source, self.path.absolute().parent, MOST_RECORDS)
                 if found is None:
-                    own_splits = {}
                     found = local_records(name, source)
                 if found is None:
                     found, origin = drawn_records(kind), "drawn from its type"
@@ -398,12 +433,22 @@ class ScriptFamily:
             pools[name] = pool_of(records, origin, has_splits=has_splits, own_splits=own_splits)
         return pools
 
-    def describe(self, env: StreamExecutionEnvironment, io: JobIO, tapped: int | None = None) -> None:
+    def described_as_written(self) -> JobDescription:
+        """Return the job with the parallelism that the script gives it; a scenario has its own."""
+        return self._script.describe(Configuration()).description
+
+    def describe(
+        self,
+        env: StreamExecutionEnvironment,
+        io: JobIO,
+        tapped: int | None = None,
+        ids: Identities | None = None,
+    ) -> None:
         """Describe the job; ``tapped`` is the number of an operator whose output is written alone."""
         description = self._script.describe().description
         for node in description.operators if self._is_single else ():
             node.parallelism = 1
-        build(env, io, description.operators, self.pools, tapped, self._real.ends)
+        build(env, io, description.operators, self.pools, tapped, self._real.ends, ids)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
             if own.is_set(option):
@@ -427,15 +472,6 @@ class ScriptFamily:
         }
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
-
-
-def _error_in(history: History) -> str:
-    for _, kind, _, payload in history.events:
-        if kind in (TASK_FAILED, JOB_FAILED):
-            return f": {payload['cause']}"
-        if kind == ERROR:
-            return f": {payload['type']}: {payload['text']}"
-    return ""
 
 
 def _files_beside(script: Path) -> dict[Path, int]:

@@ -26,14 +26,19 @@ _ONCE: Final = "writes each row once"
 _BY_KEY: Final = "keeps the last row of each key"
 
 
+def keeps_transactions(sink: Any) -> bool:
+    """Return whether a sink has state: rows that are written, or to be written, and not committed."""
+    function = sink.create_function() if isinstance(sink, Sink) else sink
+    is_two_phase = isinstance(function, TwoPhaseCommitSinkFunction | GenericWriteAheadSink)
+    return is_two_phase or (isinstance(sink, Sink) and sink.has_committer)
+
+
 def promise_of(sink: Any) -> str:
     """Return what a sink promises, as the end of a sentence."""
     function = sink.create_function() if isinstance(sink, Sink) else sink
     if isinstance(function, PrintSinkFunction):
         return "prints, and may print a row again after a failure"
-    if isinstance(function, TwoPhaseCommitSinkFunction | GenericWriteAheadSink):
-        return _ONCE
-    if isinstance(sink, Sink) and sink.has_committer:
+    if keeps_transactions(sink):
         return _ONCE
     if isinstance(function, UpsertSinkFunction):
         return _BY_KEY

@@ -37,7 +37,7 @@ from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.verdict import Verdict, is_same_failure
 from onceproof.harness.model.exit_codes import is_full
 from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
-from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.family_places import load_family, split_address
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule
@@ -150,7 +150,7 @@ def measure(
     What killed it is then shrunk, unless ``shrink_runs`` is 0. The run begins with scenario ``first``.
     """
     started, cpu_started = perf_counter(), process_time()
-    families = [family for family in families if family.name in mutant.families] or families
+    families = families_of(mutant, families)
     reach = Reach()
     count, reached_in = 0, 0
     broken, killing = None, None
@@ -190,6 +190,12 @@ def measure(
         reached_in=reached_in,
         cpu_seconds=cpu_seconds,
     )
+
+
+def families_of(mutant: Mutant, families: Sequence[Family]) -> Sequence[Family]:
+    """Return the families whose jobs have what a mutant breaks: its own files, else some of those given."""
+    own = [load_family(each) for each in mutant.families if split_address(each)[0] is not None]
+    return own or [family for family in families if family.name in mutant.families] or families
 
 
 def measure_all(

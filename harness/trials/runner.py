@@ -26,7 +26,7 @@ from typing import Final
 
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family, FamilyError, turns_of
+from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import NeedsPrograms, System, find_system, let_go
@@ -132,6 +132,7 @@ def run(
         # Never more processes than work.
         count = max(1, min(count, scenarios))
     system = find_system(plan.system)
+    refuse_upgrades(loaded, system)
     if isinstance(system, NeedsPrograms):
         system.require_programs()
     result = RunResult(loaded, plan.families, plan.seed, count, system=system, share=plan.share, turns=turns)
@@ -169,6 +170,13 @@ def run(
             result.exhausted = ordered.exhausted(loaded)
             result.seconds = perf_counter() - started
     return result
+
+
+def refuse_upgrades(families: Sequence[Family], system: System) -> None:
+    """Raise FamilyError where the system would run the old version of a job only."""
+    for family in families:
+        if options_of(family).upgraded is not None and Capability.UPGRADE not in system.capabilities:
+            raise FamilyError(f"{family.name}: {system.name} does not upgrade jobs: leave out --system")
 
 
 def answers(

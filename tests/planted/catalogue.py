@@ -78,6 +78,7 @@ THEMES: Final = (
     "times_and_targets",
     "restarts_and_sweeps",
     "splits_and_windows",
+    "upgrades",
 )
 """In the order in which the bugs are measured."""
 

@@ -16,7 +16,7 @@ from onceproof.harness.model.family import Family, turns_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.model.seeds import turn_order
-from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, measure, measure_all
+from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, families_of, measure, measure_all
 from tests.planted.catalogue import built_in_mutants
 
 SEED: Final = 2
@@ -38,18 +38,21 @@ def recorded_kills() -> Mapping[str, Kill]:
 
 def tried_where_recorded(mutant: Mutant, kill: Kill | None, shrink_runs: int) -> Result | None:
     """Return what the recorded scenario shows of a planted bug, None if it does not kill it."""
-    if kill is None or kill["family"] not in family_names():
+    if kill is None:
         return None
-    family = load_family(kill["family"])
+    families = {each.name: each for each in families_of(mutant, ())}
+    if kill["family"] not in (*family_names(), *families):
+        return None
+    family = families.get(kill["family"]) or load_family(kill["family"])
     result = measure(mutant, [family], SEED, 1, shrink_runs, first=kill["index"])
     return result if result.killed else None
 
 
 def kill_of(result: Result, mutant: Mutant, families: Sequence[Family]) -> Kill:
     """Return which scenario killed a planted bug, from the number of scenarios that were run."""
-    every = [each.name for each in families]
-    names = [name for name in every if name in mutant.families] or every
-    turns = turns_of([each for each in families if each.name in names])
+    tried = families_of(mutant, families)
+    names = [each.name for each in tried]
+    turns = turns_of(tried)
     order = turn_order(turns)
     rounds, turn = divmod(result.scenarios - 1, len(order))
     place, nth = order[turn]

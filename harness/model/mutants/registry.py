@@ -66,7 +66,8 @@ class Mutant:
     on_databases: bool = False
     """Whether its scenarios have their keyed state in databases, whose checkpoints are incremental."""
     families: tuple[str, ...] = ()
-    """The built-in families whose jobs have what it breaks, or SMALL_JOBS; none named: nearly all have it."""
+    """The built-in families whose jobs have what it breaks, or SMALL_JOBS; none named: nearly all have it.
+    Or the addresses of families of its own."""
     unseen: str = ""
     """Why no scenario of a run shows it; such a hole of the harness is named in harness/docs/power.md."""
 

@@ -161,8 +161,8 @@ class ObservedWorkersExecution(ObservedDriver, WorkersExecution):
                 self._ask_for_the_end(total)
 
     def _ask(self, operation: Operation) -> None:
-        if operation.kind == "terminate":
-            raise ValueError("a job of the engine is stopped, not asked to terminate")
+        if operation.kind == "terminate" or operation.kind == "upgrade":
+            raise ValueError(f"{operation.kind}: in workers a job is stopped or rescaled")
         if operation.kind == "rescale":
             self._written.put(partial(self._rescale_to, operation.parallelism))
             return

@@ -26,6 +26,7 @@ from onceproof.engine.task.input_time import InputTime
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.history import (
     CHECKPOINT_COMPLETED,
+    JOB_UPGRADED,
     ROWS_WRITTEN,
     SAVEPOINT_COMPLETED,
     TRANSACTION_VISIBLE,
@@ -157,7 +158,9 @@ class CheckpointRecorder:
             [
                 event
                 for event in self._history.events
-                if event[1] in SEEN_BY_READERS or (event[1] in COMPLETIONS and event[2] == number)
+                if event[1] in SEEN_BY_READERS
+                or event[1] == JOB_UPGRADED
+                or (event[1] in COMPLETIONS and event[2] == number)
             ]
         )
         self.recorded.append(

@@ -335,6 +335,16 @@ class RunRecorder:
         """Record that the user rescales the job while it runs, and how many open transactions have rows."""
         self._history.job_rescaled(self._clock.step, parallelism, open_transactions)
 
+    def job_upgraded(self, found: Sequence[CheckpointMetadata], *, is_killed: bool) -> None:
+        """Record that the new version of the job begins, from the latest checkpoint that was found."""
+        cut = dict.fromkeys(self._log.records, 0)
+        if found:
+            latest = max(found, key=lambda each: each.checkpoint_id)
+            cut = self._records_read()
+            for _, part, _ in self._notes_of(latest):
+                cut.update(part)
+        self._history.job_upgraded(self._clock.step, cut, killed=is_killed)
+
     def checkpoint_triggered(self, checkpoint_id: int) -> None:
         """Record that the coordinator has triggered a checkpoint; those before it must be there."""
         self.look_for_deleted_files()

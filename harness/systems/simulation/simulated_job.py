@@ -22,7 +22,16 @@ from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, Simul
 class SimulatedJob:
     """Builds the graph of each attempt; faults and the scenario's user may change the job in between."""
 
-    __slots__ = ("_external", "_family", "_log", "_scenario", "_settings", "has_sink", "keyed_parallelism")
+    __slots__ = (
+        "_external",
+        "_family",
+        "_log",
+        "_scenario",
+        "_settings",
+        "has_sink",
+        "is_upgraded",
+        "keyed_parallelism",
+    )
 
     def __init__(
         self, family: Family, scenario: Scenario, log: SimulatedLog, external: TransactionalSystem
@@ -36,6 +45,8 @@ class SimulatedJob:
         """Of the keyed operators in the next attempt."""
         self.has_sink = False
         """Whether the graph that was built last writes to a sink of the harness."""
+        self.is_upgraded = False
+        """Whether the next process runs the new version of the job."""
 
     @property
     def is_drawn(self) -> bool:
@@ -76,7 +87,9 @@ class SimulatedJob:
         environment.get_config().set_auto_watermark_interval(scenario.watermark_interval)
         given = Configuration(environment.get_configuration())
         io = SimulatedIO(scenario, parallelism, self._log, self._external)
-        self._family.job(environment, io)
+        upgraded = options_of(self._family).upgraded
+        describe = upgraded if self.is_upgraded and upgraded is not None else self._family.job
+        describe(environment, io)
         self.has_sink = io.has_sink
         check_table_keys(self._family, io.table_keys, f"io.upsert_sink(..., {io.table_keys})")
         settings = self._settings

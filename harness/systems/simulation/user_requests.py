@@ -7,6 +7,9 @@ The rules this module lives by:
 - A job that has stopped is started again from its savepoint, as the request says: at another parallelism, on
   the other backend. What the two runs committed together is what the checkers judge.
 - A job that is cancelled with a savepoint has committed nothing of it. It is started again in the same way.
+- An upgrade is a stop or a cancel whose job is started again as its new version; or a kill, once a checkpoint
+  is complete. What comes to nothing is asked for again. If the job dies meanwhile of a fault, its user starts
+  the new version, from the latest checkpoint. A process runs one version.
 - A rescale reaches the job master as it does under the other drivers (RescaleRequested). The master refuses
   it while the outcome of a checkpoint is open, so the user asks again soon. While the job is down or ends,
   the size is kept for the next attempt, whatever starts it.
@@ -33,7 +36,7 @@ from onceproof.engine.runtime.recovery import METADATA, Recovered, files_of, met
 from onceproof.engine.runtime.restore_point import NoRestorePoint, moved
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.harness.model.scenario import Operation, Scenario
-from onceproof.harness.systems.fault_clock import Waiting
+from onceproof.harness.systems.fault_clock import ProcessKilled, Waiting
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda
 from onceproof.harness.systems.simulation.clock import Clock
@@ -104,6 +107,10 @@ class UserRequests:
         """The number of the request that ends the input, while it is open."""
         self.has_ended = False
         """Whether the job has been stopped for good, drained."""
+        self._upgrade = 0
+        """The number of the upgrade that was asked for, until the new version begins."""
+        self._is_killed = False
+        """Whether the old version was killed for it."""
         self.begins_from: StartingPoint | None = None
         """What the next process begins from, whatever checkpoints there are."""
         self._is_claimed = False
@@ -124,6 +131,13 @@ class UserRequests:
 
     def _ask(self, number: int) -> None:
         operation = self._asked[number]
+        if operation.upgrades:
+            if self._job.is_upgraded:
+                return
+            if not self._masters.has_master:
+                self._ask_again(number)
+                return
+            self._upgrade = number
         match operation.kind:
             case "savepoint":
                 self._masters.master_event(TriggerRequested(SAVEPOINT, number))
@@ -133,8 +147,24 @@ class UserRequests:
                     self._rescale(number)
             case "cancel":
                 self._masters.master_event(CancelRequested(number))
+            case "upgrade":
+                self._kill_for_upgrade(number)
             case _:
                 self._masters.master_event(StopRequested(number))
+
+    def _kill_for_upgrade(self, number: int) -> None:
+        """Kill the process, unless it would have to begin from nothing."""
+        master, operation = self._masters.master, self._asked[number]
+        if master is not None and master.coordinator.store.latest is not None:
+            if operation.parallelism:
+                self._job.keyed_parallelism = operation.parallelism
+            self._is_killed = True
+            raise ProcessKilled
+        self._ask_again(number)
+
+    def _ask_again(self, number: int) -> None:
+        label = f"ask again for {self._asked[number].kind} {number}"
+        self._agenda.add_later(self._clock.now + ASK_AGAIN_MS, _CONTROL, label, self._ask, number)
 
     def _rescale(self, number: int) -> None:
         """Let the next attempt begin now, unless the one that runs has the size that was asked for."""
@@ -176,6 +206,8 @@ class UserRequests:
                 reason = effect.reason or ""
                 excuses = (*EXCUSES, EXPIRED) if self._job.is_drawn else EXCUSES
                 self._recorder.stop_failed(reason, is_excused=any(each in reason for each in excuses))
+            if operation.upgrades:
+                self._ask_again(effect.number)
         elif operation.kind == "savepoint":
             self._complete[published.checkpoint_id] = published
             self._recorder.savepoint_completed(published)
@@ -207,6 +239,13 @@ class UserRequests:
         begun = resume_from_starting_point(
             self._storage, recovered, self._find, self._retained, is_claimed=self._is_claimed
         )
+        if self._upgrade and begun.checkpoints:
+            self._upgrade = 0
+            self._job.is_upgraded = True
+            self._recorder.job_upgraded(begun.checkpoints, is_killed=self._is_killed)
+        elif self._upgrade:
+            # There is no state that the new version could begin from.
+            self._ask_again(self._upgrade)
         point = begun.starting_point
         last_id = max(self._complete, default=0)
         if last_id <= point.last_id:

@@ -32,7 +32,7 @@ from onceproof.engine.task.outputs import Queue
 from onceproof.harness.model.exit_codes import is_full
 from onceproof.harness.model.family import Family, FamilyError, source_file
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import History
+from onceproof.harness.model.history import UPGRADE, History
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.clock_jumps import first_ahead_ms
@@ -448,6 +448,8 @@ class World:
                 self.recorder.rows_found(self.external.outside.rows())
         self.recorder.sum_up()
         statistics = history.statistics
+        if any(operation.upgrades for operation in self._scenario.asked):
+            statistics.watched[UPGRADE] = self.job.is_upgraded
         statistics.steps = self.clock.step
         statistics.points = {point: count for point, count in self.faults.passed.items() if count}
         digest = blake2b(_ENCODER.encode(self._labels), digest_size=16)

@@ -52,6 +52,7 @@ def test_every_kind_of_event_has_a_line() -> None:
     history.stop_failed(11, "a reason")
     history.job_stopped(11)
     history.job_rescaled(11, 3, 2)
+    history.job_upgraded(11, {"words": 2}, killed=True)
     history.wait_begun(11, "restart", 20, 11)
     history.rows_found(11, "look 1", "1", [("bee", 1)])
     history.rows_gone(11, "look 2", [("bee", 1)])
