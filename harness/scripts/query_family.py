@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -36,7 +36,7 @@ from onceproof.harness.scripts.calm_runs import settled
 from onceproof.harness.scripts.records import Pool
 from onceproof.harness.scripts.variations import draw_records
 from onceproof.harness.systems.structured.placeholder_job import job, tasks
-from onceproof.harness.systems.structured.queries.event_times import FIRST_MS, time_of
+from onceproof.harness.systems.structured.queries.event_times import FIRST_MS, own_records, time_of
 from onceproof.harness.systems.structured.queries.query_answer import Answer, Look, accepts
 from onceproof.reports.text import counted
 
@@ -93,18 +93,22 @@ class QueryFamily:
         return Workload(drawn)
 
     def _reordered(self, chance: Chance, drawn: Records) -> Records:
-        found: dict[str, list[InputRecord]] = {}
-        for split, records in drawn.items():
-            own = list(records)
+        """Return records of which some have changed places, if none gets late by that."""
+        moved = {split: list(records) for split, records in drawn.items()}
+        for own in moved.values():
             for place in range(len(own) - 1):
                 if chance.chance(0.3):
                     own[place], own[place + 1] = own[place + 1], own[place]
-            times = [time_of(str(text)) or time for time, text in own]
-            late = [latest - time for latest, time in zip(accumulate(times, max), times, strict=True)]
-            # Other splits are read in turn, and may be ahead by a step.
-            is_in_time = self.look.delay_ms is None or 2 * max(late, default=0) <= self.look.delay_ms
-            found[split] = own if is_in_time else list(records)
-        return found
+        return moved if all(self._is_in_time(own_records(moved, name)) for name in self.pools) else drawn
+
+    def _is_in_time(self, records: Sequence[InputRecord]) -> bool:
+        delay_ms = self.look.delay_ms
+        if delay_ms is None:
+            return True
+        times = [time_of(str(text)) or time for time, text in records]
+        return all(
+            latest - time <= delay_ms for latest, time in zip(accumulate(times, max), times, strict=True)
+        )
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
         """Build a job that stands in for the query, and fails at its first record."""
@@ -119,6 +123,8 @@ class QueryFamily:
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return what the query writes in batch mode; of a part of the input, what is there."""
         answer = self._answers.get(_key_of(records)) if declared.is_whole else None
+        if answer is not None and answer.mistake:
+            raise FamilyError(answer.mistake)
         visible = Counter(declared.rows)
         if answer is None or accepts(answer, visible):
             # A run that has not ended has no answer, and is judged for that.

@@ -13,7 +13,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.structured.kills import board_of, end_to_rescale
 from onceproof.harness.systems.structured.output import last_end
@@ -142,13 +140,6 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def closing_split(source: str) -> str:
     """Return the name of the split with the closing records of a source."""
     return f"{source}.{CLOSING_SPLIT}"
-
-
-def own_records(records: Mapping[str, Sequence[InputRecord]], source: str) -> list[InputRecord]:
-    """Return the records of one of several sources, in the order in which its splits give them in turn."""
-    own = [each for split, each in records.items() if split.rpartition(".")[0] == source]
-    turns = [record for turn in zip_longest(*own) for record in turn]
-    return [record for record in turns if record is not None]
 
 
 def has_all(spec: Spec, end: Mapping[str, int]) -> bool:

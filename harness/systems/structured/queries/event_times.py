@@ -4,14 +4,16 @@ Rules:
 
 - Times are dates, and numbers that are seconds, milliseconds or microseconds since 1970, wherever they are.
 - A query with a watermark gets *closing records* behind all others, one in each batch, so far ahead that all
-  windows, joins and timers of the others are over. No guarantee closes those of the closing records.
+  windows, joins and timers of the others are over. No guarantee closes those of the closing records. The
+  first one moves the watermark, and each further one lets one more stateful operator see it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Final
 
 from onceproof.harness.model.scenario import InputRecord
@@ -19,12 +21,19 @@ from onceproof.harness.model.scenario import InputRecord
 FIRST_TIME: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
 FIRST_MS: Final = int(FIRST_TIME.timestamp() * 1000)
 """The time of the first record of a source that has no time of its own."""
-CLOSING_RECORDS: Final = 2
-"""The first one moves the watermark, and the second one begins the batch that sees it."""
+MOST_CLOSING_RECORDS: Final = 4
 FAR: Final = timedelta(days=1_000)
+FAR_MS: Final = int(FAR.total_seconds() * 1000)
 _DATE: Final = r"(20\d\d|19\d\d)-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?"
 _EPOCH: Final = r"(?<![\w.-])(1\d{9}(\d{3}(\d{3})?)?)(?![\w.])"
 _TIME: Final = re.compile(f"(?P<date>{_DATE})|(?P<epoch>{_EPOCH})")
+
+
+def own_records(records: Mapping[str, Sequence[InputRecord]], source: str) -> list[InputRecord]:
+    """Return the records of one of several sources, in the order in which its splits give them in turn."""
+    own = [each for split, each in records.items() if split.rpartition(".")[0] == source]
+    turns = [record for turn in zip_longest(*own) for record in turn]
+    return [record for record in turns if record is not None]
 
 
 def closing_records(records: Sequence[InputRecord], count: int) -> list[InputRecord]:
@@ -32,8 +41,7 @@ def closing_records(records: Sequence[InputRecord], count: int) -> list[InputRec
     if not records:
         return []
     time, text = max(records, key=lambda record: (time_of(str(record[1])) or record[0], record[0]))
-    far_ms = int(FAR.total_seconds() * 1000)
-    return [(time + far_ms + number, _TIME.sub(_ahead, str(text))) for number in range(count)]
+    return [(time + FAR_MS + number, _TIME.sub(_ahead, str(text))) for number in range(count)]
 
 
 def time_of(text: str) -> int | None:

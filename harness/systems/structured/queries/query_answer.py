@@ -50,6 +50,8 @@ class Answer(msgspec.Struct, frozen=True):
     """Rows that may be there or not."""
     is_open: bool = False
     """Whether any other row may be there: in update mode, those of earlier batches."""
+    mistake: str = ""
+    """Why the rows cannot be judged, in one line; "": they can."""
 
 
 def accepts(answer: Answer, visible: Counter[Row]) -> bool:

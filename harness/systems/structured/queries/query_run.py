@@ -41,7 +41,13 @@ from onceproof.harness.systems.process.job_specification import Spec, read_recor
 from onceproof.harness.systems.recording.event_log import EventLog
 from onceproof.harness.systems.structured.kills import query_board
 from onceproof.harness.systems.structured.output import batch_ends, rows_in, visible_rows
-from onceproof.harness.systems.structured.queries.event_times import CLOSING_RECORDS, closing_records
+from onceproof.harness.systems.structured.queries.event_times import (
+    FAR_MS,
+    MOST_CLOSING_RECORDS,
+    closing_records,
+    own_records,
+    time_of,
+)
 from onceproof.harness.systems.structured.queries.query_answer import (
     LOOKED_SUFFIX,
     Answer,
@@ -72,7 +78,6 @@ from onceproof.harness.systems.structured.source import (
     SPEC,
     closing_split,
     has_all,
-    own_records,
 )
 
 _WATERMARK: Final = re.compile(r"EventTimeWatermark.*?, (?:delay )?((?:\d+ [a-z]+ ?)+)")
@@ -93,6 +98,7 @@ class QueryRun:
         self._home = Path(spec.output).parent / "home"
         self._plan = ""
         self._asked = Asked()
+        self._stream: StreamingQuery | None = None
         self._closing: Mapping[str, Sequence[InputRecord]] = {}
         """By source, what closes the windows of its records."""
 
@@ -112,7 +118,8 @@ class QueryRun:
         names: list[str] = []
         found = self._query.find(read, self._home)
         self._plan = _plan_of(found.rows)
-        count = CLOSING_RECORDS if "EventTimeWatermark" in self._plan else 0
+        stateful = sum([self._plan.count(each) for each in _OUT_OF_ORDER])
+        count = min(1 + max(1, stateful), MOST_CLOSING_RECORDS) if "EventTimeWatermark" in self._plan else 0
         self._closing = {name: closing_records(own_records(self._records, name), count) for name in names}
         closing_file = Path(self._spec.records).with_name(CLOSING_FILE)
         closing_file.write_bytes(msgspec.json.encode(self._closing))
@@ -122,9 +129,10 @@ class QueryRun:
         rows = found.rows if asked.store is not None else flat(found.rows)
         writer = rows.writeStream.outputMode(asked.mode).trigger(availableNow=True)
         writer = writer.option("checkpointLocation", self._spec.checkpoints)
-        if asked.store is None and asked.mode == "append":
-            return writer.format(ROWS).options(**options).start()
-        return writer.foreachBatch(self._storing(asked, board)).start()
+        is_added = asked.store is None and asked.mode == "append"
+        ends = writer.format(ROWS).options(**options) if is_added else None
+        self._stream = (ends or writer.foreachBatch(self._storing(asked, board))).start()
+        return self._stream
 
     def _storing(self, asked: Asked, board: FaultBoard) -> Store:
         output = Path(self._spec.output)
@@ -158,6 +166,8 @@ class QueryRun:
     def answer(self, driver: int) -> Answer:
         """Return what the query should have written, as far as that is determined."""
         visible = visible_rows(Path(self._spec.output))
+        if mistake := self._mistake(visible):
+            return Answer([], mistake=mistake)
         answer = self._in_batch_mode("batch")
         if answer is None:
             answer = Answer([self._undisturbed(driver, "one", _ALL)])
@@ -173,6 +183,25 @@ class QueryRun:
         # A query without state takes records in their order, so that the order decides nothing.
         other = self._in_batch_mode("again", is_reversed=any(each in self._plan for each in _OUT_OF_ORDER))
         return answer if other is None else replace(answer, runs=[*answer.runs, *other.runs])
+
+    def _mistake(self, visible: Counter[Row]) -> str:
+        """Return why the rows of the query cannot be judged; "": they can."""
+        path = self._query.path
+        if self._asked.store is not None and not visible and any(self._records.values()):
+            return (
+                f"{path}: its function of foreachBatch leaves nothing that can be read: let it write by"
+                " df.write, or into files or a database of SQLite in the working directory"
+            )
+        progress: Any = self._stream and self._stream.lastProgress
+        watermark = progress and progress.get("eventTime", {}).get("watermark")
+        ends = [time_of(str(own[-1][1])) or own[-1][0] for own in self._closing.values() if own]
+        # The watermark is behind by its delay.
+        if watermark and ends and (time_of(watermark) or 0) < min(ends) - FAR_MS // 2:
+            return (
+                f"{path}: its watermark does not follow the times in its records: give them as dates, or as"
+                " seconds or milliseconds since 1970"
+            )
+        return ""
 
     def _in_batch_mode(self, name: str, *, is_reversed: bool = False) -> Answer | None:
         """Return what the query writes in batch mode; None where that does not know an operator of it."""
