@@ -43,6 +43,8 @@ class Headline:
     """Where the evidence is thin; empty if every family and property has its share."""
 
 
+_LEAVES_OUT = ("not applicable", "judged by itself")
+"""The facts that say what a run did not see."""
 MOST_UNTESTED = 12
 """Families whose unasked properties a page names one by one."""
 
@@ -182,7 +184,7 @@ def untested_texts(report: Report) -> tuple[str, ...]:
     absent = tuple(each.name for each in report.situations if not each.scenarios)
     if absent:
         texts.append(f"{counted(len(absent), 'situation')} never occurred: {first_names(absent)}")
-    texts += [text for name, text in report.facts.others if name == "not applicable"]
+    texts += [text for name, text in report.facts.others if name in _LEAVES_OUT]
     if alive := survivors(report):
         texts.append(f"{counted(len(alive), 'planted bug')} survived: {first_names(alive)}")
     return tuple(texts)

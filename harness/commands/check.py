@@ -82,7 +82,9 @@ def check_command(
         print(msgspec.json.encode(documents).decode())
     else:
         for asked, family, mistakes in zip(names, families, found, strict=True):
-            if asked not in scripts:
+            if asked in scripts:
+                print(f"{asked}: ends without a fault; `onceproof run` puts it under faults")
+            else:
                 _print_result(asked, mistakes, scenarios, with_sql and bool(family.oracle_sql))
     return FAILED if any(found) else PASSED
 

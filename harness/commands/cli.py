@@ -248,6 +248,9 @@ def campaign(
         typer.Option("--out", help="Folder for the results.", show_default="reports/out/campaign"),
     ] = None,
     junit: Junit = None,
+    sample: Samples = None,
+    job: JobName = None,
+    argument: Arguments = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate scenarios on Spark executors, and check them in Spark SQL as well."""
@@ -261,7 +264,7 @@ def campaign(
     from onceproof.harness.settings.project_settings import load_settings
 
     options = RunOptions(
-        families=families,
+        families=addresses_of(families, sample, job, argument),
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,

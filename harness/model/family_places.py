@@ -110,6 +110,8 @@ def load_family(address: str) -> Family:
     places = _built_in_places()
     if address not in places:
         near = nearest(address, places) or f"; there are {', '.join(sorted(places))}, or give a file.py"
+        if Path(f"{address}.py").is_file():
+            near = f"; did you mean {address}.py?"
         raise FamilyError(f"unknown family {address!r}{near}")
     module_name, attribute = places[address]
     module = importlib.import_module(module_name)
@@ -195,7 +197,8 @@ def said_of(path: Path, said: str) -> Said:
                 name, _, file = value.partition("=")
                 samples[name] = path.parent / file
             case _:
-                raise FamilyError(f"{path}{said}: unknown {key!r}{nearest(key, _SAID)}")
+                near = nearest(key, _SAID) or f"; there are {', '.join(_SAID)}"
+                raise FamilyError(f"{path}{said}: unknown {key!r}{near}")
     return Said(job, samples, arguments)
 
 
@@ -273,8 +276,14 @@ def _from_file(path: Path, attribute: str) -> Family:
     """Import a user's file and return it, or an object in it, as a family."""
     if not path.is_file():
         raise FamilyError(f"{path}: no such file")
+    if path.suffix != ".py":
+        raise FamilyError(f"{path}: a family and a program are files of Python, FILE.py")
     if attribute.startswith(WORDS) or (not attribute and is_script(path)):
-        return _script(path.absolute(), attribute)
+        try:
+            return _script(path.absolute(), attribute)
+        except FamilyError as error:
+            # As the user has written it.
+            raise FamilyError(str(error).replace(str(path.absolute()), str(path))) from error.__cause__
     try:
         module = import_file(path, FAMILY_MODULE)
     except Exception as error:

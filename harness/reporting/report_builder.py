@@ -32,7 +32,7 @@ from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
-from onceproof.harness.model.family_places import is_built_in
+from onceproof.harness.model.family_places import is_built_in, script_of
 from onceproof.harness.model.fault_kinds import POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.system import System, can_strike
@@ -45,6 +45,7 @@ from onceproof.harness.trials.output_files import OutputUnwritable, unwritable, 
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import FamilyTally, Tally
 from onceproof.harness.trials.trial import SIMULATED
+from onceproof.reports.headline import first_names
 from onceproof.reports.junit import junit
 from onceproof.reports.model import (
     Coverage,
@@ -192,6 +193,7 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
         others=(
             ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
             *_not_applicable(tally),
+            *_judged_by_itself(result),
             *_share_of(result),
             *_exhausted(result),
             *_cost(tally),
@@ -204,6 +206,16 @@ def _not_applicable(tally: Tally) -> Iterator[tuple[str, str]]:
     if tally.not_applicable:
         faults = counted(tally.not_applicable, "planned fault")
         yield "not applicable", f"{faults} that this system cannot inject"
+
+
+def _judged_by_itself(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yield as a fact which families are programs, whose oracle is the program."""
+    if names := tuple(family.name for family in result.families if script_of(family) is not None):
+        yield (
+            "judged by itself",
+            f"{first_names(names)}: judged by its own runs without faults, so logic that is wrong without any"
+            " fault is not seen",
+        )
 
 
 def _share_of(result: RunResult) -> Iterator[tuple[str, str]]:

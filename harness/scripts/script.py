@@ -34,7 +34,7 @@ from onceproof.engine.api.job_description import JobDescription
 from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.runtime.job_result import JobExecutionResult
-from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.family import FamilyError, nearest
 from onceproof.harness.model.user_file import error_line
 from onceproof.harness.scripts.outside import printed
 from onceproof.harness.scripts.pyflink_imports import answer_imports
@@ -168,11 +168,13 @@ class Script:
         except Exception as error:
             if not taken:
                 raise FamilyError(error_line(self.path, error, FamilyError)) from error
+        if not taken and others:
+            near = nearest(self._job, others) or f"; there are {', '.join(map(repr, others))}"
+            raise FamilyError(f"{self.path}: it executes no job of the name {self._job!r}{near}")
         if not taken:
-            named = f" of the name {self._job!r}; there are {', '.join(map(repr, others))}" if others else ""
             raise FamilyError(
-                f"{self.path}: it executes no job{named}: a family has generate() and job() at its top level,"
-                " and a program calls execute()"
+                f"{self.path}: it executes no job: a family has generate() and job() at its top level, and a"
+                " program calls execute()"
             )
         return taken[0]
 

@@ -249,6 +249,7 @@ class ScriptFamily:
         return {
             "arguments": self._arguments,
             "job": self._job,
+            "single": self._is_single,
             "sources": [
                 {"prefix": split_name(name, ""), "held_as": pool.held_as, "names": pool.names}
                 for name, pool in self.pools.items()

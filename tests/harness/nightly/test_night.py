@@ -25,7 +25,7 @@ from onceproof.harness.trials.minimums import KILLS, SCENARIOS, Minimums
 from onceproof.harness.trials.output_files import OUTCOMES, OutputUnwritable
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, run
-from onceproof.reports.headline import LEAST_SCENARIOS, conclude
+from onceproof.reports.headline import LEAST_SCENARIOS, conclude, untested_texts
 from onceproof.reports.model import RealInput
 from onceproof.reports.render import read
 
@@ -281,4 +281,5 @@ def test_jobs_of_one_program_are_families_of_a_night_with_known_failures(
     assert main(["nightly", "--seed", "5"]) == 0
     assert "known job: exactly_once, wrong value" in capsys.readouterr().out
     report = read(tmp_path / "reports" / "out")
+    assert any("judged by its own runs" in text for text in untested_texts(report))
     assert {each.family: each.scenarios for each in report.families} == {"job": 9, "job-next-numbers": 9}

@@ -100,6 +100,7 @@ def test_client_of_flink_gets_the_ends_of_a_program(tmp_path: Path) -> None:
     assert made["script"] == {
         "arguments": ["--fast"],
         "job": "InState",
+        "single": False,
         "sources": [{"prefix": "collection-source.", "held_as": "row", "names": None}],
         "sinks": ["print-to-std-out"],
     }

@@ -128,7 +128,9 @@ class ScriptEnvironment(FlinkEnvironment):
         java.setMaxParallelism(self._order["max_parallelism"])
         for transformation in java.getTransformations():
             size = _size_of_input(transformation)
-            if size is not None and not transformation.isParallelismConfigured():
+            if self._script["single"]:
+                transformation.setParallelism(1)
+            elif size is not None and not transformation.isParallelismConfigured():
                 transformation.setParallelism(size, False)
 
 
