@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doc_output import PROGRAMS, ROOT, followed, masked, pages, selected
+from tests.doc_output import ROOT, followed, masked, pages, selected
 from tests.test_docs import NAMES
 
 OUTPUT = re.compile(
@@ -27,11 +27,6 @@ def test_output_stands_with_its_command_or_is_a_recording(name: str) -> None:
     assert [
         text for language, text in blocks if language not in ("console", "text") and OUTPUT.search(text)
     ] == []
-
-
-def test_readme_shows_a_part_of_its_example() -> None:
-    [excerpt, *_] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    assert excerpt in (ROOT / PROGRAMS / "counts" / "counts.py").read_text(encoding="utf-8")
 
 
 def test_lines_that_are_shown_are_found_in_order_and_renewed() -> None:
