@@ -54,6 +54,7 @@ from onceproof.harness.campaign.trial_tables import ANSWERS, VERDICTS, TrialTabl
 from onceproof.harness.checkers.oracle_spark import SCENARIO, TRIAL_COLUMNS, arrow_schemas_of
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.family import Family, FamilyError
+from onceproof.harness.model.family_places import own_system
 from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, made_folder, open_output
 from onceproof.harness.trials.runner import MISTAKES, RunResult, RunStopped, interrupts_held, load_families
 from onceproof.harness.trials.trial import check_family
@@ -158,6 +159,9 @@ def run_campaign(
 
 def load_campaign_families(addresses: Sequence[str]) -> tuple[Family, ...]:
     """Return families that a campaign can judge. Raises FamilyError."""
+    for address in addresses:
+        if (system := own_system(address)) is not None:
+            raise FamilyError(f"{address}: a campaign simulates, and it runs on {system}: use onceproof run")
     families = load_families(addresses)
     for family in families:
         check_family(family)

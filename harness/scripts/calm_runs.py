@@ -4,7 +4,7 @@ Rules:
 
 - The calm run has one subtask for each operator, aligned barriers, a fair schedule and no request.
 - The variants differ in what no program decides: parallelism, schedule, buffers, barriers, how often
-  watermarks come, how much time passes. None has a fault, a restart or a rescale.
+  checkpoints and watermarks come, how much time passes. None has a fault, a restart or a rescale.
 - What all of them agree on is determined by the records. A row is judged by the columns on which they agree,
   as multisets; by all columns if the runs are equal.
 - Some let an hour pass, or a day. A job whose rows depend on that is judged by the others where no clock is
@@ -22,12 +22,22 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_times import HOUR_MS, LONGEST_MS
 from onceproof.harness.model.family import Family, Records
-from onceproof.harness.model.history import JOB_FINISHED, History, Row, rows_at_end
+from onceproof.harness.model.history import (
+    ERROR,
+    JOB_FAILED,
+    JOB_FINISHED,
+    TASK_FAILED,
+    History,
+    Row,
+    rows_at_end,
+)
 from onceproof.harness.model.scenario import CheckpointMode, Fault, Scenario, Schedule, most_steps
 from onceproof.harness.model.step_limits import ample_horizon, ample_timeout_ms
 from onceproof.harness.systems.simulation.world import World
 
 RowCounts: TypeAlias = Counter[Row]
+_LARGE_BUFFER: Final = 40
+_CHECKPOINTS_MS: Final = (1, 3, 10)
 MINUTE_MS: Final = 60_000
 _MOST_KEPT: Final = 2_000
 _MOST_VARIANTS: Final = 100
@@ -71,6 +81,9 @@ def variants_of(calm: Scenario) -> Iterator[Scenario]:
             yield _limited(replace(wide, schedule=Schedule("uniform", seed), watermark_interval_ms=interval))
         yield _limited(replace(wide, mode=CheckpointMode("unaligned"), schedule=Schedule("uniform", 1)))
     yield _limited(replace(calm, buffer_records=3))
+    # A job ends with its last checkpoint: what waits in processing time, waits no longer.
+    for interval in _CHECKPOINTS_MS:
+        yield _limited(replace(calm, buffer_records=_LARGE_BUFFER, checkpoint_interval_ms=interval))
     for interval in (1, 10):
         yield _limited(replace(calm, watermark_interval_ms=interval))
     yield _after(calm, MINUTE_MS)
@@ -158,6 +171,16 @@ def rows_of(family: Family, scenario: Scenario) -> RowCounts | None:
 def has_finished(history: History) -> bool:
     """Return whether a run ended in its first attempt."""
     return history.statistics.attempts == 1 and any(event[1] == JOB_FINISHED for event in history.events)
+
+
+def error_in(history: History) -> str:
+    """Return the first error of a run, as the end of a sentence; "": there is none."""
+    for _, kind, _, payload in history.events:
+        if kind in (TASK_FAILED, JOB_FAILED):
+            return f": {payload['cause']}"
+        if kind == ERROR:
+            return f": {payload['type']}: {payload['text']}"
+    return ""
 
 
 class Determined(NamedTuple):

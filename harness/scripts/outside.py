@@ -27,7 +27,7 @@ from pathlib import Path
 from shutil import copytree, rmtree
 from tempfile import mkdtemp
 from typing import Any, Final, NamedTuple
-from weakref import finalize
+from weakref import finalize, ref
 from zlib import crc32
 
 from onceproof.harness.model.history import Row
@@ -90,6 +90,7 @@ class Outside:
         self._values: dict[str, tuple[str, Any]] = {}
         """By name, the sink that uses a value, and the value."""
         self._printed: list[tuple[str, str]] = []
+        self._console = _Console(self)
         self._held: list[Any] = []
         """Files and connections that sinks of this attempt have opened."""
         self._lost: list[Any] = []
@@ -152,10 +153,12 @@ class Outside:
         vars(os).update(_REDIRECTED)
         vars(builtins)["open"] = vars(io)["open"] = _open
         vars(sqlite3)["connect"] = _connect
+        stdout, sys.stdout = sys.stdout, self._console
         try:
             yield
         finally:
             _running.outside = None
+            sys.stdout = stdout
             vars(os).update(_OS)
             vars(builtins)["open"] = vars(io)["open"] = _OPEN
             vars(sqlite3)["connect"] = _CONNECT
@@ -249,6 +252,33 @@ def redirect_names(namespace: dict[str, Any]) -> None:
         found = _BY_FUNCTION.get(value) if callable(value) and getattr(value, "__hash__", None) else None
         if found is not None:
             namespace[name] = found
+
+
+def leave_out_frames(error: BaseException) -> None:
+    """Let the traceback of an error end in the code of the sink that has called this module."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        if trace.tb_frame.f_code.co_filename != __file__ == trace.tb_next.tb_frame.f_code.co_filename:
+            trace.tb_next = None
+        else:
+            trace = trace.tb_next
+
+
+class _Console(io.TextIOBase):
+    """What sinks print by other ways than the name ``print`` of the script."""
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = ref(outside)
+        self._line = ""
+
+    def write(self, text: str) -> int:
+        """Note the lines that are complete."""
+        *lines, self._line = f"{self._line}{text}".split("\n")
+        outside = self._outside()
+        if outside is not None:
+            for line in lines:
+                outside.note_printed(line)
+        return len(text)
 
 
 class _Running:

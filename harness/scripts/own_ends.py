@@ -18,6 +18,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial, wraps
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +26,7 @@ from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.protocol_points import ABORTED, ELEMENT, PRE_COMMITTED, RESTORING
-from onceproof.harness.scripts.outside import Outside, is_entered, redirect_names
+from onceproof.harness.scripts.outside import Outside, is_entered, leave_out_frames, redirect_names
 from onceproof.harness.systems.commit_faults import answer, refuse
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 
@@ -83,15 +84,27 @@ _CALLS: Final[Mapping[str, _Points]] = {
 }
 
 
-def is_of_script(kind: type, module_name: str) -> bool:
-    """Return whether a class is the script's, and derives from interfaces of the engine alone."""
+def is_of_script(kind: type, folder: Path) -> bool:
+    """Return whether a class is the script's, and derives from interfaces of the engine alone.
+
+    Args:
+        folder: that of the script: modules in it belong to the script.
+    """
     engines = [base for base in kind.__mro__ if base.__module__.startswith("onceproof.engine")]
-    return kind.__module__ == module_name and all(base.__name__ in _INTERFACES for base in engines)
+    return _lies_in(kind.__module__, folder) and all(base.__name__ in _INTERFACES for base in engines)
 
 
-def far_module_of(end: Any) -> str:
-    """Return a module by which a sink or source may reach more than the harness has; "": there is none."""
-    own = sys.modules[type(end).__module__]
+def _lies_in(module_name: str, folder: Path) -> bool:
+    file = getattr(sys.modules.get(module_name), "__file__", None)
+    return file is not None and Path(file).absolute().parent == folder
+
+
+def far_module_of(end: Any, folder: Path) -> str:
+    """Return a module by which a sink or source may reach more than the harness has; "": there is none.
+
+    Args:
+        folder: that of the script.
+    """
     seen: set[int] = set()
     waiting: list[Any] = [end, *vars(end).values()]
     waiting = [each if isinstance(each, FunctionType | type) else type(each) for each in waiting]
@@ -100,21 +113,23 @@ def far_module_of(end: Any) -> str:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, ModuleType):
-            name = value.__name__.partition(".")[0]
-            if name in _FAR or (name not in sys.stdlib_module_names and name not in ("onceproof", "pyflink")):
-                return name
+        name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if not isinstance(name, str):
             continue
-        if getattr(value, "__module__", None) != own.__name__:
-            home = sys.modules.get(getattr(value, "__module__", None) or "builtins")
-            waiting += [home] if home is not None and home is not own else []
+        if not _lies_in(name, folder):
+            top = name.partition(".")[0]
+            if top in _FAR or (top not in sys.stdlib_module_names and top not in ("onceproof", "pyflink")):
+                return top
+            continue
+        if isinstance(value, ModuleType):
+            waiting += [each for each in vars(value).values() if getattr(each, "__module__", None) == name]
             continue
         for code, namespace in _codes_of(value):
-            waiting += [namespace[name] for name in code.co_names if name in namespace]
+            waiting += [namespace[each] for each in code.co_names if each in namespace]
             for step in dis.get_instructions(code):
                 if step.opname == "IMPORT_NAME":
-                    found = sys.modules.get(str(step.argval)) or ModuleType(str(step.argval))
-                    waiting.append(found)
+                    imported = str(step.argval)
+                    waiting.append(sys.modules.get(imported) or ModuleType(imported))
     return ""
 
 
@@ -209,8 +224,12 @@ class WatchedSinks:
             # The outermost of calls that call each other is the one that fails.
             fault = system.commit_fault() if commits and not is_entered() else None
             refuse(fault, f"a commit of {name} was refused", _ignore)
-            with outside.entered(name):
-                result = method(target, *values, **named)
+            try:
+                with outside.entered(name):
+                    result = method(target, *values, **named)
+            except Exception as error:
+                leave_out_frames(error)
+                raise
             answer(fault, f"a commit of {name} timed out", _ignore)
             if points.after is not None:
                 context.probe(points.after, 0)
@@ -291,7 +310,24 @@ def _containers_of(value: Any) -> Iterator[tuple[str, Any, str]]:
 # Sources.
 
 
-def splits_read(source: Source, most: int) -> dict[str, list[Record]] | None:
+def own_records(source: Source, folder: Path, most: int) -> tuple[list[Record] | None, dict[str, int]]:
+    """Return the records of a source of the script that can run for real, and how many each split has.
+
+    Args:
+        folder: that of the script.
+        most: how many records of a split are read.
+
+    Returns:
+        None and no splits if it cannot.
+    """
+    if not is_of_script(type(source), folder) or far_module_of(source, folder):
+        return None, {}
+    read = _splits_read(source, most) or {}
+    records = [record for own in read.values() for record in own]
+    return (records, {split: len(own) for split, own in read.items()}) if records else (None, {})
+
+
+def _splits_read(source: Source, most: int) -> dict[str, list[Record]] | None:
     """Return the first records of each split; None if the source waits, or reads other ones next time."""
     runs = []
     for _ in range(2):

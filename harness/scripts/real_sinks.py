@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from onceproof.engine.api.adapters import OperatorFactory
@@ -61,19 +62,19 @@ class RealSinks:
 
     Args:
         operators: those of the job.
-        module_name: the module in which the script runs.
+        folder: that of the script.
     """
 
-    def __init__(self, operators: Sequence[StreamNode], module_name: str) -> None:
+    def __init__(self, operators: Sequence[StreamNode], folder: Path) -> None:
         self._sinks = sinks_of(operators)
         self._places: dict[str, _Place] = {}
         self._replaced: dict[str, str] = {}
         """Why sinks of the script do not run for real, by name."""
         names: list[str] = []
         for name, _, what in self._sinks:
-            if what is None or not is_of_script(type(what), module_name):
+            if what is None or not is_of_script(type(what), folder):
                 continue
-            module = far_module_of(what)
+            module = far_module_of(what, folder)
             if module:
                 self._replaced[name] = f"it may reach more than files with {module!r}"
             else:

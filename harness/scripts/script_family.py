@@ -40,7 +40,7 @@ from onceproof.harness.model.family import (
     Workload,
 )
 from onceproof.harness.model.family_places import check_samples, said_of
-from onceproof.harness.model.history import ERROR, JOB_FAILED, TASK_FAILED, History, rows_at_end
+from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
@@ -49,6 +49,7 @@ from onceproof.harness.scripts.calm_runs import (
     RowCounts,
     calm_scenario,
     determined_by,
+    error_in,
     has_finished,
     later_variants_of,
     rows_of,
@@ -57,7 +58,7 @@ from onceproof.harness.scripts.calm_runs import (
 )
 from onceproof.harness.scripts.ends import Identities, build, sinks_of, sources_of
 from onceproof.harness.scripts.outside import Outside, by_place
-from onceproof.harness.scripts.own_ends import far_module_of, is_of_script, splits_read
+from onceproof.harness.scripts.own_ends import own_records
 from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
@@ -69,7 +70,7 @@ from onceproof.harness.scripts.records import (
 )
 from onceproof.harness.scripts.script import Script
 from onceproof.harness.scripts.script_notes import judged_by, order_note
-from onceproof.harness.scripts.special_records import Specials, specials_of
+from onceproof.harness.scripts.special_records import Specials, noted_timers, specials_of, timer_lengths
 from onceproof.harness.scripts.variations import (
     MOST_RECORDS,
     draw_records,
@@ -87,6 +88,8 @@ if TYPE_CHECKING:
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
 _SIZES: Final = (2, 3)
+_TIMED_TRIALS: Final = 3
+"""How many records at the boundaries of timers are tried, to find out whether they determine the rows."""
 
 
 class ScriptFamily:
@@ -119,7 +122,7 @@ class ScriptFamily:
         self.pools = self._find_pools(samples)
         self._is_single = False
         """Whether each operator has one subtask, without which its rows depend on parallelism."""
-        self._real = RealSinks(self.operators, self.module_name)
+        self._real = RealSinks(self.operators, path.absolute().parent)
         if not has_real_ends:
             self._real.replace_all("the ends of two versions may differ")
         self._look_at_graph()
@@ -264,10 +267,10 @@ class ScriptFamily:
         with self._in_time("its job"):
             history = World(self, calm).run()
             if self._real.ends.sinks and not has_finished(history):
-                self._real.replace_all(f"it fails here without a fault{_error_in(history)}")
+                self._real.replace_all(f"it fails here without a fault{error_in(history)}")
                 history = World(self, calm).run()
         if not has_finished(history):
-            raise FamilyError(f"{self.path}: the job fails without a fault{_error_in(history)}")
+            raise FamilyError(f"{self.path}: the job fails without a fault{error_in(history)}")
         self._refuse_state_in_files(Counter(rows_at_end(history)), first, before)
         idle = World(self, calm_scenario(self, dict.fromkeys(first, ()))).run().statistics.steps
         usual = STEPS_PER_RECORD * max(1, calm.record_count())
@@ -322,6 +325,17 @@ class ScriptFamily:
             raise FamilyError(f"{self.path}: {lost}")
 
     def _find_specials(self) -> dict[str, Specials | None]:
+        timers_ms: tuple[int, ...] = ()
+        if self._at_once.is_all:
+            with noted_timers() as timers:
+                rows_of(self, calm_scenario(self, self._trial_records))
+            timers_ms = timer_lengths(timers)
+        specials = self._specials_with(timers_ms)
+        if timers_ms and not self._are_determined_with(specials):
+            specials = self._specials_with(())
+        return specials
+
+    def _specials_with(self, timers_ms: Sequence[int]) -> dict[str, Specials | None]:
         none = dict.fromkeys(first_records(self.pools), ())
 
         def rows_of_one(name: str, held: RecordValue) -> int:
@@ -332,10 +346,18 @@ class ScriptFamily:
             source.name: None
             if self.pools[source.name].own_splits
             else specials_of(
-                self.operators, source, self.pools[source.name], partial(rows_of_one, source.name)
+                self.operators, source, self.pools[source.name], partial(rows_of_one, source.name), timers_ms
             )
             for source in sources_of(self.operators)
         }
+
+    def _are_determined_with(self, specials: Mapping[str, Specials | None]) -> bool:
+        """Return whether runs without faults agree where timers are due just as records come."""
+        times = {name: special and special._replace(values={}) for name, special in specials.items()}
+        return all(
+            self._calm.agree(draw_special_records(Random(seed), self._trial_records, times))
+            for seed in range(_TIMED_TRIALS)
+        )
 
     def has_windows(self) -> bool:
         """Return whether windows may fire again for late records, as a restore sets watermarks back."""
@@ -396,13 +418,9 @@ class ScriptFamily:
                 records, origin = sampled_records(samples[name], kind), f"of {samples[name].name}"
             else:
                 found = None
-                is_own = self._has_real_ends and is_of_script(type(source), self.module_name)
-                if is_own and not far_module_of(source):
-                    read = splits_read(source, MOST_RECORDS)
-                    own_splits = {split: len(own) for split, own in (read or {}).items()}
-                    found = [record for own in (read or {}).values() for record in own] or None
+                if self._has_real_ends:
+                    found, own_splits = own_records(source, self.path.absolute().parent, MOST_RECORDS)
                 if found is None:
-                    own_splits = {}
                     found = local_records(name, source)
                 if found is None:
                     found, origin = drawn_records(kind), "drawn from its type"
@@ -455,15 +473,6 @@ class ScriptFamily:
         }
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
-
-
-def _error_in(history: History) -> str:
-    for _, kind, _, payload in history.events:
-        if kind in (TASK_FAILED, JOB_FAILED):
-            return f": {payload['cause']}"
-        if kind == ERROR:
-            return f": {payload['type']}: {payload['text']}"
-    return ""
 
 
 def _files_beside(script: Path) -> dict[Path, int]:

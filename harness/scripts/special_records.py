@@ -4,28 +4,37 @@ Rules:
 
 - A cell takes an extreme value of its declared type; of a column without one, of the Python type that it has.
   None is one where the type admits it. Only records that a scenario holds cell by cell are changed.
-- Event time is no ordinary cell. It is moved to the boundaries of the job's windows, and to just their length
-  after the record before it, and never goes back further than the watermark strategy allows. So no record is
-  late, and what runs without faults determined before stays determined.
+- Event time is no ordinary cell. It is moved to the boundaries of the job's windows and timers, and to just
+  their length after the record before it, and never goes back further than the watermark strategy allows. So
+  no record is late, and what runs without faults determined before stays determined by windows; whether also
+  by timers is tried.
+- State expires in processing time, so no record is at the boundary of a time to live.
 - Where a timestamp is assigned to something other than a number of the source's own records, the job's event
   time may hang on any of their cells. Such records stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from math import gcd
 from typing import Any, Final, NamedTuple
 
 from onceproof.engine.api.adapters import OperatorFactory
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.functions import ProcessFunction
 from onceproof.engine.graph import StreamNode
 from onceproof.engine.operators.event_time import TimestampedSourceOperator, TimestampsAndWatermarksOperator
 from onceproof.engine.operators.window_parts import WindowSettings
+from onceproof.engine.timer_service import TimerService
 from onceproof.engine.types import TypeInformation
 from onceproof.engine.types.composite import TupleType
 from onceproof.engine.types.row import RowType
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import InputRecord, RecordValue
 from onceproof.harness.scripts.ends import ScriptSource
 from onceproof.harness.scripts.records import Pool
@@ -33,6 +42,8 @@ from onceproof.harness.scripts.records import Pool
 _LONG_TEXT: Final = 300
 _MOST_CHANGED: Final = 3
 _MANY: Final = 1_000
+_MOST_LENGTHS: Final = 2
+_LEAST_STEP_MS: Final = 10
 _MOST_ROWS: Final = 100
 _OF_PYTHON: Final[Mapping[type, tuple[RecordValue, ...]]] = {
     str: ("", "x" * _LONG_TEXT),
@@ -50,7 +61,7 @@ class EventTime(NamedTuple):
     bound_ms: int
     """How far a record may be behind the latest one and not be late; 0 where that is not known."""
     lengths_ms: tuple[int, ...]
-    """Sizes, slides and gaps of the job's windows of event time."""
+    """Sizes, slides and gaps of the job's windows of event time, and how long its timers wait."""
 
 
 class Specials(NamedTuple):
@@ -66,11 +77,13 @@ def specials_of(
     source: ScriptSource,
     pool: Pool,
     rows_of_one: Callable[[RecordValue], int],
+    timers_ms: Sequence[int] = (),
 ) -> Specials | None:
     """Return what may be changed in the records of a source; None: nothing.
 
     Args:
         rows_of_one: returns how many rows come of one record.
+        timers_ms: how long the job's timers wait.
     """
     if not pool.records or not all(
         type(held) is tuple or held is value for held, (value, _) in zip(pool.held, pool.records, strict=True)
@@ -90,7 +103,7 @@ def specials_of(
         if not own or (source.node in read and found is None):
             return None
         if found is not None:
-            time = EventTime(*found, strategy.bound_ms or 0, _lengths_ms(operators))
+            time = EventTime(*found, strategy.bound_ms or 0, (*_lengths_ms(operators), *timers_ms))
     kind = source.node.output_type
     kinds = kind.fields if isinstance(kind, RowType | TupleType) else (kind,) * len(rows[0])
     values = {
@@ -141,6 +154,57 @@ def _column_of(strategy: WatermarkStrategy, pool: Pool, width: int) -> tuple[int
             if unit > 0 and rest == 0 and not others:
                 return column, unit
     return None
+
+
+@contextmanager
+def noted_timers() -> Iterator[list[tuple[int, int]]]:
+    """Note the timers of event time that functions register in the block: at which time, and for which."""
+    found: list[tuple[int, int]] = []
+    serve = ProcessFunction.Context.timer_service
+
+    def timer_service(context: ProcessFunction.Context) -> TimerService:
+        return _NotingTimers(serve(context), context.timestamp(), found)
+
+    with replaced(ProcessFunction.Context, "timer_service", timer_service):
+        yield found
+
+
+class _NotingTimers(TimerService):
+    """Passes everything on, and notes the timers of event time."""
+
+    def __init__(self, service: TimerService, now: int, found: list[tuple[int, int]]) -> None:
+        self._service, self._now, self._found = service, now, found
+
+    def current_processing_time(self) -> int:
+        return self._service.current_processing_time()
+
+    def current_watermark(self) -> int:
+        return self._service.current_watermark()
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._service.register_processing_time_timer(timestamp)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        if self._now > MIN_WATERMARK and type(timestamp) is int:
+            self._found.append((self._now, timestamp))
+        self._service.register_event_time_timer(timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._service.delete_processing_time_timer(timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._service.delete_event_time_timer(timestamp)
+
+
+def timer_lengths(timers: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return how long timers wait, where many wait equally long; else the multiples at which they are due."""
+    waits = Counter(due - now for now, due in timers if due > now)
+    equal = [wait for wait, count in waits.most_common(_MOST_LENGTHS) if count * 2 >= len(timers)]
+    if equal:
+        return tuple(equal)
+    # A timer that belongs to a window is due at its last millisecond.
+    steps = [gcd(*[due + last for _, due in timers]) for last in (0, 1)]
+    return tuple([step for step in steps if step >= _LEAST_STEP_MS][:1])
 
 
 def _lengths_ms(operators: Sequence[StreamNode]) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ Rules:
 - Operators keep the ids that they have in the programs, whatever the harness puts in place of their ends.
   Ends without state of their own may change: the sinks in their place find each other by their order.
 - Versions that commit the same rows for the same records must commit them across the upgrade as well.
-  Otherwise rows are those of an upgrade without faults at the same cut. With windows or timers they are not judged:
-  when watermarks came decides which of them the old version has fired.
+  Otherwise rows are those of an upgrade without faults at the same cut. With windows or timers they are not
+  judged: when watermarks came decides which of them the old version has fired.
 - State is left behind only if the user allows it. What the engine would refuse at the programs' own
   parallelism is refused in each scenario.
 """

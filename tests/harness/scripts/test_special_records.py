@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,70 @@ def test_time_made_of_several_cells_leaves_the_records_as_they_are(tmp_path: Pat
         ("ada", 4, 70_000),
         ("ada", 1, 200_000),
     }
+
+
+DUE_IN_WINDOWS = """        start = ctx.timestamp() // 7_000 * 7_000
+        self.counts.put(start, (self.counts.get(start) or 0) + 1)
+        ctx.timer_service().register_event_time_timer(start + 6_999)
+
+    def on_timer(self, timestamp, ctx):
+        yield ctx.get_current_key(), timestamp, self.counts.get(timestamp - 6_999)
+        self.counts.remove(timestamp - 6_999)
+"""
+DUE_AFTER_SILENCE = """        due = ctx.timestamp() + 8_000
+        self.counts.put(0, due)
+        ctx.timer_service().register_event_time_timer(due)
+
+    def on_timer(self, timestamp, ctx):
+        if timestamp == self.counts.get(0):
+            yield ctx.get_current_key(), timestamp
+"""
+TIMERS = """
+from pyflink.common import Types, WatermarkStrategy
+from pyflink.common.watermark_strategy import TimestampAssigner
+from pyflink.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from pyflink.datastream.state import MapStateDescriptor
+
+CLICKS = [("ann", 1_000), ("bob", 2_500), ("ann", 14_000), ("bob", 29_000), ("cid", 31_000), ("ann", 60_000)]
+
+
+class Second(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value[1]
+
+
+class Clicks(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.counts = runtime_context.get_map_state(MapStateDescriptor("counts", Types.LONG(), Types.LONG()))
+
+    def process_element(self, click, ctx):
+BODY
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
+clicks = env.from_collection(CLICKS, Types.TUPLE([Types.STRING(), Types.LONG()]))
+timed = clicks.assign_timestamps_and_watermarks(strategy)
+timed.key_by(lambda click: click[0], Types.STRING()).process(Clicks()).print()
+env.execute()
+"""
+
+
+def steps_between(family: Family) -> set[int]:
+    """Return by how much event time moves on from one record to the next."""
+    times = [[value[1] for value in values] for values in drawn(family)]
+    return {later - earlier for each in times for earlier, later in pairwise(each)}
+
+
+def test_times_come_as_timers_are_due_where_that_is_determined(tmp_path: Path) -> None:
+    family = loaded(tmp_path, TIMERS, body=DUE_IN_WINDOWS)
+    times = {value[1] for values in drawn(family) for value in values}
+    assert {0, 1, 6_999} <= {time % 7_000 for time in times}
+    for seed in range(20):
+        trial = try_scenario(family, scenario_of(family, seed))
+        assert trial.verdict.passed, (seed, trial.verdict.violations)
+
+
+def test_times_stay_where_watermarks_decide_whether_a_timer_was_due(tmp_path: Path) -> None:
+    family = loaded(tmp_path, TIMERS, body=DUE_AFTER_SILENCE)
+    assert not {7_999, 8_000, 8_001} & steps_between(family)
