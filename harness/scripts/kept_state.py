@@ -102,6 +102,12 @@ class Versions(NamedTuple):
     """What the engine said when it restored the state of the old version in the new one."""
 
     @property
+    def has_timers(self) -> bool:
+        """Whether timers were waiting."""
+        kept = (*self.old.values(), *self.new.values())
+        return any(state.startswith(tuple(_TIMERS)) for each in kept for state in each.states)
+
+    @property
     def unclaimed(self) -> list[Kept]:
         """The state that no operator of the new version takes."""
         return [kept for name, kept in self.old.items() if name not in self.uids]

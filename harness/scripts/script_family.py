@@ -294,7 +294,7 @@ class ScriptFamily:
         runs = [run for run in (calm, *self._calm.variants(records, over_time=over_time)) if run is not None]
         if over_time and self._real.ends.sinks:
             self._look_at_sinks(runs)
-        return determined_by([by_place(run)[""] for run in runs], self._has_windows())
+        return determined_by([by_place(run)[""] for run in runs], self.has_windows())
 
     def _try_single(self) -> None:
         """Run each operator with one subtask, if the records then determine all."""
@@ -359,7 +359,7 @@ class ScriptFamily:
             for seed in range(_TIMED_TRIALS)
         )
 
-    def _has_windows(self) -> bool:
+    def has_windows(self) -> bool:
         """Return whether windows may fire again for late records, as a restore sets watermarks back."""
         return any(isinstance(node.create(), WindowOperator) for node in self.operators if node.inputs)
 

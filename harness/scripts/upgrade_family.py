@@ -7,7 +7,8 @@ Rules:
 - Operators keep the ids that they have in the programs, whatever the harness puts in place of their ends.
   Ends without state of their own may change: the sinks in their place find each other by their order.
 - Versions that commit the same rows for the same records must commit them across the upgrade as well.
-  Otherwise rows are those of an upgrade without faults at the same cut.
+  Otherwise rows are those of an upgrade without faults at the same cut. With windows or timers they are not
+  judged: when watermarks came decides which of them the old version has fired.
 - State is left behind only if the user allows it. What the engine would refuse at the programs' own
   parallelism is refused in each scenario.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
@@ -78,7 +79,7 @@ class UpgradeFamily:
         earlier = path.parent / dict(words)[UPGRADES]
         if not earlier.is_file():
             raise FamilyError(f"{earlier}: no such file")
-        old = ScriptFamily(earlier.absolute(), rest, has_real_ends=False)
+        old = _earlier(earlier.absolute(), rest)
         new = ScriptFamily(path, rest, old, has_real_ends=False)
         self._old = _Version(old.restricted_to(new))
         self._new = _Version(new, self._old)
@@ -146,11 +147,17 @@ class UpgradeFamily:
             return new.expected(records, declared)
         both = [family.determined(sets_clocks=declared.sets_clocks) for family in (old, new)]
         columns = [each.columns for each in both if each.columns is not None]
-        runs = self._calm_upgrades(records, cut) if all(each.is_judged for each in both) else []
-        if not runs:
+        is_judged = all(each.is_judged for each in both) and not self._follows_watermarks
+        runs = self._calm_upgrades(records, cut) if is_judged else []
+        if any(run != runs[0] for run in runs) or not runs:
             return declared.rows
         agreed = tuple(set(columns[0]).intersection(*columns)) if columns else None
         return list(settled(Counter(declared.rows), runs, agreed).elements())
+
+    @property
+    def _follows_watermarks(self) -> bool:
+        families = (self._old.family, self._new.family)
+        return self._versions.has_timers or any(family.has_windows() for family in families)
 
     def _calm_upgrades(self, records: Records, cut: Cut) -> list[RowCounts]:
         """Return the rows of upgrades without faults, whose old version has seen watermarks, or has not."""
@@ -229,12 +236,18 @@ class UpgradeFamily:
         if self.is_equal:
             yield f"both versions commit the same rows on {1 + _COMPARED} inputs: so must every upgrade"
         else:
-            yield (
-                f"the versions differ without an upgrade: {self._difference}; rows are judged by an upgrade"
-                " without faults at the same cut"
-            )
+            judged = "rows are judged by an upgrade without faults at the same cut"
+            if self._follows_watermarks:
+                judged = "rows of an upgrade are not judged, as windows and timers fire before it or after it"
+            yield f"the versions differ without an upgrade: {self._difference}; {judged}"
         for family in (self._old.family, self._new.family):
             yield from family.order_notes()
+
+
+@cache
+def _earlier(path: Path, said: str) -> ScriptFamily:
+    """Return an old version, at which its process looks once, whatever new ones there are."""
+    return ScriptFamily(path, said, has_real_ends=False)
 
 
 class _Version:
