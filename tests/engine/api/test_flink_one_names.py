@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import sys
 from datetime import timedelta
 
@@ -312,7 +314,9 @@ def test_a_rocksdb_backend_takes_threads_under_the_misspelled_name():
         assert backend.get_number_of_transfering_threads() == 7
 
 
-def test_the_cleanup_of_checkpoints_is_their_retention():
+def test_the_cleanup_of_checkpoints_is_their_retention(monkeypatch):
+    # A test that has loaded a script leaves its answers to imports behind, which take a frame.
+    monkeypatch.setattr(builtins, "__import__", importlib.__import__)
     with pytest.warns(DeprecationWarning, match="use ExternalizedCheckpointRetention") as warned:
         from onceproof.engine import ExternalizedCheckpointCleanup
     assert ExternalizedCheckpointCleanup is ExternalizedCheckpointRetention
