@@ -230,18 +230,18 @@ def settled(visible: RowCounts, runs: Sequence[RowCounts], most: Sequence[int] |
         visible: what the run has committed.
         runs: what runs without faults have; the calm one comes first.
         most: the columns on which runs on other records agree, which differ: few runs may agree by chance;
-            None: they do not differ.
+            None: they do not differ. Then records on which runs do differ are not judged: a restore, which no
+            run without faults has, may show more than these do.
     """
     calm = runs[0]
     if any(run == visible for run in runs):
         return visible
-    if most is None and all(run == calm for run in runs):
-        return calm
+    if most is None:
+        return calm if all(run == calm for run in runs) else visible
     columns = agreed_columns(runs)
     if columns is None:
         return visible
-    if most is not None:
-        columns = tuple([column for column in columns if column in most])
+    columns = tuple([column for column in columns if column in most])
     wanted = _projected(calm, columns)
     rows: RowCounts = Counter()
     for source in (visible, calm):

@@ -26,6 +26,7 @@ from onceproof.engine.graph import PartitionerKind, StreamNode, Upstream
 from onceproof.engine.key_groups import operator_id
 from onceproof.engine.operators.event_time import TimestampedSourceOperator
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.operators.window import WindowOperator
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.scripts.outside import Outside
 from onceproof.harness.scripts.own_ends import CountingReader, WatchedSinks
@@ -106,6 +107,11 @@ def sinks_of(operators: Sequence[StreamNode]) -> list[ScriptSink]:
         if node.number not in read:
             found.append(ScriptSink(_name_of(node, taken), node, _sink_in(node)))
     return found
+
+
+def has_windows(operators: Sequence[StreamNode]) -> bool:
+    """Return whether windows may fire again for late records, as a restore sets watermarks back."""
+    return any(isinstance(node.create(), WindowOperator) for node in operators if node.inputs)
 
 
 def _sink_in(node: StreamNode) -> Any:

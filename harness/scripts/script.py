@@ -21,7 +21,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from copy import copy, deepcopy
 from dataclasses import is_dataclass
 from enum import Enum
@@ -229,6 +229,19 @@ class Script:
 
 _added: Final[set[str]] = set()
 """The folders of scripts that stand in ``sys.path`` while one runs, and after the last one."""
+
+
+def files_beside(script: Path) -> dict[Path, int]:
+    """Return the files in the folder of a script and in the current one, by their last change."""
+    found = {}
+    for folder in {script.absolute().parent, Path.cwd()}:
+        for path in folder.iterdir():
+            with suppress(OSError):
+                if path.is_file():
+                    found[path] = path.stat().st_mtime_ns
+    return found
+
+
 _known: Final[set[str]] = set(sys.modules)
 """The modules that no script has imported from its own folder."""
 

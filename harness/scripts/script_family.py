@@ -16,21 +16,25 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
-from onceproof.engine.configuration import ALLOW_PICKLED_STATE, RUNTIME_MODE, Configuration
+from onceproof.engine.configuration import (
+    ALLOW_PICKLED_STATE,
+    AUTO_WATERMARK_INTERVAL,
+    RUNTIME_MODE,
+    Configuration,
+)
 from onceproof.engine.graph import PartitionerKind, StreamNode
-from onceproof.engine.operators.window import WindowOperator
 from onceproof.harness.model.family import (
     Declared,
-    Family,
     FamilyError,
     FamilyOptions,
     JobIO,
@@ -41,7 +45,7 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.family_places import check_samples, said_of
 from onceproof.harness.model.history import rows_at_end
-from onceproof.harness.model.scenario import RecordValue, Scenario
+from onceproof.harness.model.scenario import InputRecord, RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
     CalmRuns,
@@ -56,7 +60,7 @@ from onceproof.harness.scripts.calm_runs import (
     settled,
     variants_of,
 )
-from onceproof.harness.scripts.ends import Identities, build, sinks_of, sources_of
+from onceproof.harness.scripts.ends import Identities, build, has_windows, sinks_of, sources_of
 from onceproof.harness.scripts.outside import Outside, by_place
 from onceproof.harness.scripts.own_ends import own_records
 from onceproof.harness.scripts.real_sinks import RealSinks
@@ -68,9 +72,15 @@ from onceproof.harness.scripts.records import (
     sampled_records,
     split_name,
 )
-from onceproof.harness.scripts.script import Script
+from onceproof.harness.scripts.script import Script, files_beside
 from onceproof.harness.scripts.script_notes import judged_by, order_note
-from onceproof.harness.scripts.special_records import Specials, noted_timers, specials_of, timer_lengths
+from onceproof.harness.scripts.special_records import (
+    Specials,
+    noted_timers,
+    specials_of,
+    taken,
+    timer_lengths,
+)
 from onceproof.harness.scripts.variations import (
     MOST_RECORDS,
     draw_records,
@@ -90,6 +100,8 @@ _SPECIAL: Final = 0.3
 _SIZES: Final = (2, 3)
 _TIMED_TRIALS: Final = 3
 """How many records at the boundaries of timers are tried, to find out whether they determine the rows."""
+_TRIED_VARIANTS: Final = 4
+"""How many runs without faults try whether the job takes a value in any order of arrival."""
 
 
 class ScriptFamily:
@@ -209,13 +221,7 @@ class ScriptFamily:
         self, depends_on: str, variants: Callable[[Scenario], Iterator[Scenario]], judged: str
     ) -> str:
         calm = calm_scenario(self, self._trial_records)
-        for node in self.operators:
-            tapped = cast(Family, _Tapped(self, node.number))
-            runs = [run for each in (calm, *variants(calm)) if (run := rows_of(tapped, each)) is not None]
-            for run in runs:
-                if run != runs[0]:
-                    return order_note(node.name, depends_on, runs[0], run, judged)
-        return f"its rows differ between runs without faults; {judged}"
+        return order_note(self.operators, [calm, *variants(calm)], partial(_Tapped, self), depends_on, judged)
 
     @property
     def module_name(self) -> str:
@@ -263,7 +269,7 @@ class ScriptFamily:
         """Find out what the records determine. Raises FamilyError if the job fails without a fault."""
         first = first_records(self.pools)
         calm = calm_scenario(self, first)
-        before = _files_beside(self.path)
+        before = files_beside(self.path)
         with self._in_time("its job"):
             history = World(self, calm).run()
             if self._real.ends.sinks and not has_finished(history):
@@ -294,7 +300,7 @@ class ScriptFamily:
         runs = [run for run in (calm, *self._calm.variants(records, over_time=over_time)) if run is not None]
         if over_time and self._real.ends.sinks:
             self._look_at_sinks(runs)
-        return determined_by([by_place(run)[""] for run in runs], self.has_windows())
+        return determined_by([by_place(run)[""] for run in runs], has_windows(self.operators))
 
     def _try_single(self) -> None:
         """Run each operator with one subtask, if the records then determine all."""
@@ -333,7 +339,16 @@ class ScriptFamily:
         specials = self._specials_with(timers_ms)
         if timers_ms and not self._are_determined_with(specials):
             specials = self._specials_with(())
-        return specials
+        return {
+            name: each and taken(each, self._trial_records[split_name(name, 0)], partial(self._takes, name))
+            for name, each in specials.items()
+        }
+
+    def _takes(self, name: str, records: Sequence[InputRecord]) -> bool:
+        """Return whether the job ends on records of a source in whatever order they arrive."""
+        calm = calm_scenario(self, {**self._trial_records, split_name(name, 0): tuple(records)})
+        runs = (calm, *islice(variants_of(calm), _TRIED_VARIANTS))
+        return all(rows_of(self, run) is not None for run in runs)
 
     def _specials_with(self, timers_ms: Sequence[int]) -> dict[str, Specials | None]:
         none = dict.fromkeys(first_records(self.pools), ())
@@ -359,10 +374,6 @@ class ScriptFamily:
             for seed in range(_TIMED_TRIALS)
         )
 
-    def has_windows(self) -> bool:
-        """Return whether windows may fire again for late records, as a restore sets watermarks back."""
-        return any(isinstance(node.create(), WindowOperator) for node in self.operators if node.inputs)
-
     @contextmanager
     def _in_time(self, what: str) -> Iterator[None]:
         """Raise FamilyError where the user's code does not return, or would end this process."""
@@ -376,7 +387,7 @@ class ScriptFamily:
     def _refuse_state_in_files(self, rows: RowCounts, records: Records, before: Mapping[Path, int]) -> None:
         """Raise FamilyError if a second run commits other rows, and a file has changed that it may read."""
         again = self._calm.rows(records)
-        changed = sorted(path for path, time in _files_beside(self.path).items() if before.get(path) != time)
+        changed = sorted(path for path, time in files_beside(self.path).items() if before.get(path) != time)
         if again is None or again == rows or not changed:
             return
         here, there = rows - again, again - rows
@@ -452,7 +463,8 @@ class ScriptFamily:
         build(env, io, description.operators, self.pools, tapped, self._real.ends, ids)
         given, own = env.get_configuration(), description.get_configuration()
         for option in HONOURED:
-            if own.is_set(option):
+            # How often watermarks come is the scenario's, unless they never do.
+            if own.is_set(option) and (option is not AUTO_WATERMARK_INTERVAL or not own.get(option)):
                 given.set(option, own.get(option))
         given.set(ALLOW_PICKLED_STATE, True)
 
@@ -473,17 +485,6 @@ class ScriptFamily:
         }
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
-
-
-def _files_beside(script: Path) -> dict[Path, int]:
-    """Return the files in the folder of a script and in the current one, by their last change."""
-    found = {}
-    for folder in {script.absolute().parent, Path.cwd()}:
-        for path in folder.iterdir():
-            with suppress(OSError):
-                if path.is_file():
-                    found[path] = path.stat().st_mtime_ns
-    return found
 
 
 class _Tapped:

@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
@@ -17,7 +17,9 @@ from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.two_phase import TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
-from onceproof.harness.scripts.calm_runs import Determined, RowCounts
+from onceproof.engine.graph import StreamNode
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.scripts.calm_runs import Determined, rows_of
 from onceproof.harness.scripts.ends import ScriptSink
 from onceproof.harness.scripts.records import Pool
 from onceproof.reports.text import counted
@@ -62,21 +64,34 @@ def end_notes(pools: Mapping[str, Pool], sinks: Sequence[ScriptSink]) -> Iterato
             yield f"sink {sink.name}: {promise_of(sink.what)}; the rows that reach it are judged in any case"
 
 
-def order_note(operator: str, depends_on: str, calm: RowCounts, other: RowCounts, judged: str) -> str:
+def order_note(
+    operators: Sequence[StreamNode],
+    scenarios: Sequence[Scenario],
+    tapped: Callable[[int], Any],
+    depends_on: str,
+    judged: str,
+) -> str:
     """Return the sentence about the first operator whose output the records do not determine.
 
     Args:
-        operator: its name.
-        depends_on: what its output depends on.
-        calm: its rows in the calm run.
-        other: its rows in another one.
+        operators: those of the job.
+        scenarios: those without faults; the calm one comes first.
+        tapped: returns the family that writes the output of the operator with a number.
+        depends_on: what the output depends on.
         judged: what follows for the verdict.
     """
-    here, there = [next(iter(sorted(map(repr, each))), "none") for each in (calm - other, other - calm)]
-    return (
-        f"the output of {operator!r} depends on {depends_on}, without any fault: {here} in one run,"
-        f" {there} in another; {judged}"
-    )
+    for node in operators:
+        family = tapped(node.number)
+        calm, *others = [run for each in scenarios if (run := rows_of(family, each)) is not None]
+        for other in others:
+            if other != calm:
+                sides = (calm - other, other - calm)
+                here, there = [next(iter(sorted(map(repr, each))), "none") for each in sides]
+                return (
+                    f"the output of {node.name!r} depends on {depends_on}, without any fault: {here} in one"
+                    f" run, {there} in another; {judged}"
+                )
+    return f"its rows differ between runs without faults; {judged}"
 
 
 def judged_by(determined: Determined) -> str:

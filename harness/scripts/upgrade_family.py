@@ -41,7 +41,7 @@ from onceproof.harness.model.family import (
 from onceproof.harness.model.family_places import UPGRADES, WORDS
 from onceproof.harness.model.history import ERROR, Cut, rows_at_end
 from onceproof.harness.scripts.calm_runs import RowCounts, calm_scenario, has_finished, settled
-from onceproof.harness.scripts.ends import Identities, sinks_of
+from onceproof.harness.scripts.ends import Identities, has_windows, sinks_of
 from onceproof.harness.scripts.kept_state import Versions, kept_in, refused_size, size_lines, sizes_of
 from onceproof.harness.scripts.script_family import ScriptFamily
 from onceproof.harness.scripts.script_notes import keeps_transactions
@@ -157,7 +157,7 @@ class UpgradeFamily:
     @property
     def _follows_watermarks(self) -> bool:
         families = (self._old.family, self._new.family)
-        return self._versions.has_timers or any(family.has_windows() for family in families)
+        return self._versions.has_timers or any(has_windows(family.operators) for family in families)
 
     def _calm_upgrades(self, records: Records, cut: Cut) -> list[RowCounts]:
         """Return the rows of upgrades without faults, whose old version has seen watermarks, or has not."""
