@@ -32,7 +32,7 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.family_places import QUERIES, joined_address, said_of
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.scripts.calm_runs import settled
+from onceproof.harness.scripts.calm_runs import determined_by, settled
 from onceproof.harness.scripts.records import Pool
 from onceproof.harness.scripts.variations import draw_records
 from onceproof.harness.systems.structured.placeholder_job import job, tasks
@@ -134,7 +134,7 @@ class QueryFamily:
         if answer.is_open:
             return list((first | visible).elements())
         runs = [run + optional for run in (first, *others)]
-        return list(settled(visible, runs).elements())
+        return list(settled(visible, runs, determined_by(runs, has_windows=False).columns).elements())
 
     def notes(self) -> Iterator[str]:
         """Yield what a user should know before the first verdict, one sentence each."""

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
@@ -45,7 +44,7 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.family_places import check_samples, said_of
 from onceproof.harness.model.history import rows_at_end
-from onceproof.harness.model.scenario import InputRecord, RecordValue, Scenario
+from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
     CalmRuns,
@@ -78,7 +77,6 @@ from onceproof.harness.scripts.special_records import (
     Specials,
     noted_timers,
     specials_of,
-    taken,
     timer_lengths,
 )
 from onceproof.harness.scripts.variations import (
@@ -100,8 +98,6 @@ _SPECIAL: Final = 0.3
 _SIZES: Final = (2, 3)
 _TIMED_TRIALS: Final = 3
 """How many records at the boundaries of timers are tried, to find out whether they determine the rows."""
-_TRIED_VARIANTS: Final = 4
-"""How many runs without faults try whether the job takes a value in any order of arrival."""
 
 
 class ScriptFamily:
@@ -159,11 +155,20 @@ class ScriptFamily:
         records = draw_records(random, self.pools, self._is_free_of_splits, self._is_free_of_order)
         if random.random() < _SPECIAL:
             special = draw_special_records(random, records, self._specials)
-            if self._calm.rows(special) is not None:
+            if self._takes(special):
                 return Workload(special)
         if self._calm.rows(records) is None:
             records = first_records(self.pools)
         return Workload(records)
+
+    def _takes(self, records: Records) -> bool:
+        """Return whether the job ends on records, also if those of one source come before all others."""
+        alone: list[Records] = []
+        for name in self.pools if len(self.pools) > 1 else ():
+            # No name of a source has a dot.
+            own = {split for split in records if split.partition(".")[0] == name}
+            alone.append({split: each if split in own else () for split, each in records.items()})
+        return all(self._calm.rows(each) is not None for each in (records, *alone))
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
         """Describe the job of the script, with the ends of the harness."""
@@ -339,16 +344,7 @@ class ScriptFamily:
         specials = self._specials_with(timers_ms)
         if timers_ms and not self._are_determined_with(specials):
             specials = self._specials_with(())
-        return {
-            name: each and taken(each, self._trial_records[split_name(name, 0)], partial(self._takes, name))
-            for name, each in specials.items()
-        }
-
-    def _takes(self, name: str, records: Sequence[InputRecord]) -> bool:
-        """Return whether the job ends on records of a source in whatever order they arrive."""
-        calm = calm_scenario(self, {**self._trial_records, split_name(name, 0): tuple(records)})
-        runs = (calm, *islice(variants_of(calm), _TRIED_VARIANTS))
-        return all(rows_of(self, run) is not None for run in runs)
+        return specials
 
     def _specials_with(self, timers_ms: Sequence[int]) -> dict[str, Specials | None]:
         none = dict.fromkeys(first_records(self.pools), ())

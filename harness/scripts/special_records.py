@@ -233,32 +233,6 @@ def _with(held: RecordValue, column: int, cell: RecordValue) -> Any:
     return (*held[:column], cell, *held[column + 1 :]) if isinstance(held, tuple) else cell
 
 
-def taken(
-    special: Specials, records: Sequence[InputRecord], takes: Callable[[Sequence[InputRecord]], bool]
-) -> Specials:
-    """Return specials without the values on which the job fails, if only in some order of arrival.
-
-    Args:
-        special: what may be changed in the records.
-        records: those of a source.
-        takes: whether the job takes records in their place.
-    """
-
-    def is_taken(column: int, value: RecordValue) -> bool:
-        return takes(
-            [
-                (time, _with(held, column, value)) if number % 2 else (time, held)
-                for number, (time, held) in enumerate(records)
-            ]
-        )
-
-    values = {
-        column: tuple([value for value in values if is_taken(column, value)])
-        for column, values in special.values.items()
-    }
-    return special._replace(values={column: each for column, each in values.items() if each})
-
-
 def with_specials(chance: Chance, records: Sequence[InputRecord], specials: Specials) -> list[InputRecord]:
     """Return records with some extreme values, or with their event times at boundaries, or both."""
     changed = list(records)
