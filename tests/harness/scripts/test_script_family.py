@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family import Declared, Family, FamilyError
@@ -15,6 +16,7 @@ from onceproof.harness.model.history import Row
 from onceproof.harness.scripts.calm_runs import settled
 from onceproof.harness.services.service import ServiceMissing
 from onceproof.harness.systems.simulation.stopping import seconds_for_each
+from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.counterfactuals import confirmed_cause
 from onceproof.harness.trials.trial import Trial, check_family, scenario_of, try_scenario
 
@@ -314,6 +316,25 @@ def test_what_other_records_do_not_determine_is_not_judged() -> None:
     assert settled(seen, [calm, calm]) == calm
     assert settled(seen, [calm, calm], (0,)) == seen
     assert settled(Counter(), [calm, calm], (0,)) == calm
+    # Records on which runs differ, of a job whose rows others determine: a restore may show yet others.
+    assert settled(seen, [calm, Counter({("a", 2): 1})]) == seen
+
+
+def test_how_often_watermarks_come_is_the_scenarios() -> None:
+    family = load_family(str(SOUND / "flink1_settings.py"))
+    scenario = replace(scenario_of(family, 1), watermark_interval_ms=7)
+    vertices = World(family, scenario).job.build_graph().vertices
+    assert {vertex.auto_watermark_interval_ms for vertex in vertices} == {7}
+
+
+def test_values_that_fail_if_one_source_comes_first_are_not_drawn() -> None:
+    # It keeps the orders of customers that are not there yet in a list, which takes no None.
+    family = load_family(str(SOUND / "enriched_orders.py"))
+    drawn = [scenario_of(family, seed).records for seed in range(MOST_SCENARIOS)]
+    orders = {value for records in drawn for _, value in records["collection-source.0"]}
+    customers = {value for records in drawn for _, value in records["collection-source-2.0"]}
+    assert not any(None in order for order in orders)  # type: ignore[operator]
+    assert any(None in customer for customer in customers)  # type: ignore[operator]
 
 
 def test_flink_that_is_missing_is_one_line(
