@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from onceproof.harness.campaign.trial_tables import TriedScenario
 from onceproof.harness.checkers.outcome import outcome_of
@@ -42,6 +45,16 @@ def test_a_query_gets_the_visible_rows_of_a_family_without_late_ones(
     family: Any = Totals()
     family.options = FamilyOptions(declares=True)
     assert tried(make_scenario).for_query(family).committed == [("total", 1), ("total", 2)]
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_table_of_a_job_that_has_not_finished_may_show_earlier_rows(
+    make_scenario: Callable[..., Scenario], finished: bool
+) -> None:
+    family: Any = Totals()
+    family.options = FamilyOptions(table_keys=1, versions=lambda records: [("total", 1), ("total", 3)])
+    trial = replace(tried(make_scenario), committed=[("total", 1)], finished=finished)
+    assert trial.for_query(family).committed == ([("total", 1)] if finished else ())
 
 
 def test_without_a_query_values_and_rows_are_kept_as_text(make_scenario: Callable[..., Scenario]) -> None:
