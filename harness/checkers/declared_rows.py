@@ -49,12 +49,24 @@ class SupportsExpected(Protocol):
 class DeclaredRows:
     """Computes the rows that follow from a scenario and from what its run declares."""
 
-    __slots__ = ("_arrivals", "_due_of", "_family", "_has_strategies", "_options", "_scenario", "_strategies")
+    __slots__ = (
+        "_arrivals",
+        "_due_of",
+        "_family",
+        "_has_strategies",
+        "_is_upgraded",
+        "_options",
+        "_scenario",
+        "_sets_clocks",
+        "_strategies",
+    )
 
     def __init__(self, family: SupportsExpected, scenario: Scenario, options: FamilyOptions) -> None:
         self._family = family
         self._scenario = scenario
         self._options = options
+        self._sets_clocks = any(FAULTS[fault.kind].turns_clock for fault in scenario.faults)
+        self._is_upgraded = any(operation.upgrades for operation in scenario.asked)
         self._due_of = None if options.due is None else cache(self._due)
         self._strategies: tuple[Timed, ...] | None = None
         self._has_strategies = False
@@ -76,7 +88,7 @@ class DeclaredRows:
         declared = visible
         if self._options.late is not None:
             declared = self._possible(records, visible, history, checkpoint)
-        rows = Counter(self._expected(records, declared, is_whole, _upgraded_at(history)))
+        rows = Counter(self._expected(records, declared, is_whole, self._upgraded_at(history)))
         options = self._options
         if history is None or not self._scenario.is_exactly_once or options.table_keys or options.settles:
             return rows
@@ -205,16 +217,15 @@ class DeclaredRows:
     def _expected(
         self, records: Records, declared: Sequence[Row], is_whole: bool, upgraded_at: Cut | None = None
     ) -> Rows:
-        scenario = self._scenario
-        sets_clocks = any(FAULTS[fault.kind].turns_clock for fault in scenario.faults)
-        of_run = Declared(declared, is_whole, scenario.parameters, sets_clocks, upgraded_at)
+        parameters = self._scenario.parameters
+        of_run = Declared(declared, is_whole, parameters, self._sets_clocks, upgraded_at)
         return self._family.expected(records, of_run)
 
-
-def _upgraded_at(history: History | None) -> Cut | None:
-    """Return at which cut the new version of the job began; None: it has not."""
-    events = () if history is None else history.events
-    return next((payload["cut"] for _, kind, _, payload in events if kind == JOB_UPGRADED), None)
+    def _upgraded_at(self, history: History | None) -> Cut | None:
+        """Return at which cut the new version of the job began; None: it has not."""
+        # It is asked for at each checkpoint, and few scenarios upgrade the job.
+        events = history.events if history is not None and self._is_upgraded else ()
+        return next((payload["cut"] for _, kind, _, payload in events if kind == JOB_UPGRADED), None)
 
 
 def _lacks(row: Row, arrival: Arrival) -> bool:
