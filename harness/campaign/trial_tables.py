@@ -123,10 +123,12 @@ class TriedScenario:
                 scenario=msgspec.structs.replace(scenario, records=records),
                 committed=[(repr(row),) for row in self.committed],
             )
+        if _rows_differ(self.outcome):
+            return self
         options = options_of(family)
-        if options.table_keys and not self.finished and not _rows_differ(self.outcome):
+        if options.table_keys and not self.finished:
             return replace(self, committed=())
-        if options.late is None or not scenario.is_exactly_once or _rows_differ(self.outcome):
+        if options.late is None or not scenario.is_exactly_once:
             return self
         declared = Declared(self.committed, True, scenario.parameters)
         return replace(self, committed=family.expected(scenario.records, declared))
