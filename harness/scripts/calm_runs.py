@@ -127,7 +127,7 @@ class CalmRuns:
 
     def rows(self, records: Records) -> RowCounts | None:
         """Return the rows of the calm run; None if the job fails, or does not end."""
-        key = _key_of(records)
+        key = key_of(records)
         if key not in self._rows:
             if len(self._rows) >= _MOST_KEPT:
                 self._rows.clear()
@@ -142,7 +142,7 @@ class CalmRuns:
         """
         found = []
         for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
-            key = (variants, _key_of(records))
+            key = (variants, key_of(records))
             if key not in self._variants:
                 if len(self._variants) >= _MOST_VARIANTS:
                     self._variants.clear()
@@ -158,8 +158,9 @@ class CalmRuns:
         return calm is not None and all(run == calm for run in self.variants(records, over_time=False))
 
 
-def _key_of(records: Records) -> tuple[object, ...]:
-    return tuple([(split, tuple(own)) for split, own in records.items()])
+def key_of(records: Records) -> tuple[object, ...]:
+    """Return a key for records, which is the same for those that JSON has made lists of."""
+    return tuple([(split, tuple(map(tuple, own))) for split, own in records.items()])
 
 
 def rows_of(family: Family, scenario: Scenario) -> RowCounts | None:

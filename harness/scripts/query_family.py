@@ -32,7 +32,7 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.family_places import QUERIES, joined_address, said_of
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.scripts.calm_runs import determined_by, settled
+from onceproof.harness.scripts.calm_runs import determined_by, key_of, settled
 from onceproof.harness.scripts.records import Pool
 from onceproof.harness.scripts.variations import draw_records
 from onceproof.harness.systems.structured.placeholder_job import job, tasks
@@ -118,11 +118,11 @@ class QueryFamily:
         """Keep the rows that a driver has computed for some records."""
         if len(self._answers) >= _MOST_KEPT:
             self._answers.clear()
-        self._answers[_key_of(records)] = answer
+        self._answers[key_of(records)] = answer
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return what the query writes in batch mode; of a part of the input, what is there."""
-        answer = self._answers.get(_key_of(records)) if declared.is_whole else None
+        answer = self._answers.get(key_of(records)) if declared.is_whole else None
         if answer is not None and answer.mistake:
             raise FamilyError(answer.mistake)
         visible = Counter(declared.rows)
@@ -151,7 +151,3 @@ class QueryFamily:
 def _is_run_by_its_file(records: object, io: object) -> None:
     """Stand in for the function of a family: the driver runs the file of the query itself."""
     raise FamilyError("the query of a file is run by its file")
-
-
-def _key_of(records: Records) -> tuple[object, ...]:
-    return tuple([(split, tuple(map(tuple, own))) for split, own in records.items()])

@@ -30,6 +30,7 @@ from onceproof.engine.types.composite import TupleType
 from onceproof.engine.types.row import RowType, make_row
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.scenario import RecordValue
+from onceproof.harness.model.split_names import split_name
 
 MOST_RECORDS: Final = 200
 """How many records of a source are read."""
@@ -284,16 +285,6 @@ def _fitted(row: Any, kind: TypeInformation | None) -> Any:
 
 
 # How they are given to the job.
-
-
-def split_name(source: str, number: int | str) -> str:
-    """Return the name of a split: no name of a source has a dot."""
-    return f"{source}.{number}"
-
-
-def source_of(split: str) -> str:
-    """Return the source to which a split belongs."""
-    return split.rpartition(".")[0]
 
 
 class PooledSource(Source):

@@ -45,6 +45,7 @@ from onceproof.harness.model.family import (
 from onceproof.harness.model.family_places import check_samples, said_of
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario
+from onceproof.harness.model.split_names import source_of, split_name
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import (
     CalmRuns,
@@ -69,7 +70,6 @@ from onceproof.harness.scripts.records import (
     local_records,
     pool_of,
     sampled_records,
-    split_name,
 )
 from onceproof.harness.scripts.script import Script, files_beside
 from onceproof.harness.scripts.script_notes import judged_by, order_note
@@ -165,9 +165,7 @@ class ScriptFamily:
         """Return whether the job ends on records, also if those of one source come before all others."""
         alone: list[Records] = []
         for name in self.pools if len(self.pools) > 1 else ():
-            # No name of a source has a dot.
-            own = {split for split in records if split.partition(".")[0] == name}
-            alone.append({split: each if split in own else () for split, each in records.items()})
+            alone.append({split: each if source_of(split) == name else () for split, each in records.items()})
         return all(self._calm.rows(each) is not None for each in (records, *alone))
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:

@@ -19,7 +19,8 @@ from typing import Final
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Records
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.scripts.records import Pool, source_of, split_name
+from onceproof.harness.model.split_names import source_of, split_name
+from onceproof.harness.scripts.records import Pool
 from onceproof.harness.scripts.special_records import Specials, with_specials
 
 MOST_RECORDS: Final = 40

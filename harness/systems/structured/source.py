@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from onceproof.harness.model.split_names import source_of, split_name
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.structured.kills import board_of, end_to_rescale
 from onceproof.harness.systems.structured.output import last_end
@@ -132,14 +133,14 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         records: Mapping[str, Sequence[tuple[int, Any]]] = read_records(spec.records)
         if not self._source:
             return records
-        own = {split: each for split, each in records.items() if split.rpartition(".")[0] == self._source}
+        own = {split: each for split, each in records.items() if source_of(split) == self._source}
         closing = msgspec.json.decode(Path(spec.records).with_name(CLOSING_FILE).read_bytes())
         return {**own, closing_split(self._source): closing[self._source]}
 
 
 def closing_split(source: str) -> str:
     """Return the name of the split with the closing records of a source."""
-    return f"{source}.{CLOSING_SPLIT}"
+    return split_name(source, CLOSING_SPLIT)
 
 
 def has_all(spec: Spec, end: Mapping[str, int]) -> bool:

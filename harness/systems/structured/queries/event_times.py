@@ -17,6 +17,7 @@ from itertools import zip_longest
 from typing import Final
 
 from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.model.split_names import source_of
 
 FIRST_TIME: Final = datetime(2026, 3, 2, 9, tzinfo=UTC)
 FIRST_MS: Final = int(FIRST_TIME.timestamp() * 1000)
@@ -31,7 +32,7 @@ _TIME: Final = re.compile(f"(?P<date>{_DATE})|(?P<epoch>{_EPOCH})")
 
 def own_records(records: Mapping[str, Sequence[InputRecord]], source: str) -> list[InputRecord]:
     """Return the records of one of several sources, in the order in which its splits give them in turn."""
-    own = [each for split, each in records.items() if split.rpartition(".")[0] == source]
+    own = [each for split, each in records.items() if source_of(split) == source]
     turns = [record for turn in zip_longest(*own) for record in turn]
     return [record for record in turns if record is not None]
 

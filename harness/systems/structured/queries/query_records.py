@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.model.split_names import split_name
 from onceproof.harness.systems.structured.queries.event_times import FIRST_TIME
 from onceproof.harness.systems.structured.queries.replaced_ends import Asked
 from onceproof.harness.systems.structured.source import COLUMNS
@@ -174,5 +175,5 @@ def _inferred(session: SparkSession, place: str, kind: str) -> StructType:
 
 def batch_records(session: SparkSession, name: str, records: Sequence[InputRecord]) -> DataFrame:
     """Return the records of a source in their order."""
-    rows = [(f"{name}.0", offset, time, text) for offset, (time, text) in enumerate(records)]
+    rows = [(split_name(name, 0), offset, time, text) for offset, (time, text) in enumerate(records)]
     return session.createDataFrame(rows, RECORD_COLUMNS).coalesce(1)
