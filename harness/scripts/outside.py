@@ -21,7 +21,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -32,13 +32,13 @@ from zlib import crc32
 
 from onceproof.harness.model.history import Row
 from onceproof.harness.scripts.rows import comparable
+from onceproof.harness.systems.kit.sqlite_tables import SQLITE, tables_in
 
 READ: Final[Row] = ("what the sinks have written was read",)
 """The row of a run whose sinks ran for real, beside what they have written."""
 _FOLDER: Final = "onceproof-outside-"
 _PLACE: Final = "written to "
 _PRINTED: Final = "the output of print"
-_SQLITE: Final = b"SQLite format 3\0"
 _RANDOM: Final = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\btmp[a-z0-9_]{8}\b|[A-Za-z]*\d[A-Za-z0-9]*"
 )
@@ -387,13 +387,10 @@ def _entries(value: Any) -> Iterator[Row]:
 
 def _rows_in(path: Path, place: str) -> Iterator[Row]:
     content = path.read_bytes()
-    if content.startswith(_SQLITE):
-        with closing(_CONNECT(path)) as connection:
-            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            for (table,) in tables:
-                name = table.replace('"', '""')
-                for row in connection.execute(f'SELECT * FROM "{name}"'):
-                    yield (f"{place}, table {table}", *map(comparable, row))
+    if content.startswith(SQLITE):
+        for table, rows in tables_in(path).items():
+            for row in rows:
+                yield (f"{place}, table {table}", *map(comparable, row))
         return
     try:
         lines = content.decode().splitlines()

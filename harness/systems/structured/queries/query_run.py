@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +34,7 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import check_samples
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.systems.kit.sqlite_tables import SQLITE, tables_in
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_records, write_spec
 from onceproof.harness.systems.recording.event_log import EventLog
@@ -86,7 +85,6 @@ _OUT_OF_ORDER: Final = ("Aggregate", "Deduplicate", "Join", *_STATE_OF_ITS_OWN)
 """The operators whose rows may depend on the order in which records arrive."""
 _UNITS_MS: Final = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _ALL: Final = 1_000_000
-_SQLITE: Final = b"SQLite format 3\0"
 
 
 class QueryRun:
@@ -354,9 +352,12 @@ def _rows_of(path: Path) -> Iterable[Iterable[Any]]:
     if path.name.startswith((".", "_")) or path.name.endswith(("-journal", "-wal", "-shm")):
         return []
     with path.open("rb") as file:
-        is_database = file.read(len(_SQLITE)) == _SQLITE
+        is_database = file.read(len(SQLITE)) == SQLITE
     if is_database:
-        return _rows_in_database(path)
+        tables = tables_in(path)
+        if len(tables) == 1:
+            return next(iter(tables.values()))
+        return [(table, *row) for table, rows in tables.items() for row in rows]
     if path.suffix == ".parquet":
         import pyarrow.parquet
 
@@ -364,17 +365,6 @@ def _rows_of(path: Path) -> Iterable[Iterable[Any]]:
     if path.suffix in (".json", ".jsonl"):
         return rows_in([path])
     return [(line,) for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
-
-
-def _rows_in_database(path: Path) -> Iterator[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as database:
-        tables = database.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-        ).fetchall()
-        for (table,) in tables:
-            quoted = table.replace('"', '""')
-            for row in database.execute(f'SELECT * FROM "{quoted}"'):
-                yield (table, *row) if len(tables) > 1 else row
 
 
 def _plain(row: Iterable[Any]) -> Row:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partialmethod
 from pathlib import Path
@@ -36,6 +37,7 @@ from pyspark.sql.types import (
 )
 
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS
+from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.systems.structured.sinks import Store
 
 OF_THE_TRIAL: Final = ("spark.sql.shuffle.partitions", "spark.sql.streaming.noDataMicroBatches.enabled")
@@ -87,7 +89,25 @@ class _Recorder:
         return self.asked
 
 
-class StreamReader(_Recorder):
+class _FileEnd(_Recorder, ABC):
+    """A reader or writer that has a method for each format of files."""
+
+    @abstractmethod
+    def _of_format(self, kind: str, path: str, *rest: Any, **options: Any) -> Any:
+        """Read or write files of a format; what follows are the arguments of its method."""
+
+    def _file(self, kind: str, path: str, *rest: Any, **options: Any) -> Any:
+        return self._of_format(kind, path, *rest, **options)
+
+    json = partialmethod(_file, "json")
+    csv = partialmethod(_file, "csv")
+    text = partialmethod(_file, "text")
+    orc = partialmethod(_file, "orc")
+    parquet = partialmethod(_file, "parquet")
+    xml = partialmethod(_file, "xml")
+
+
+class StreamReader(_FileEnd):
     """``spark.readStream``."""
 
     def __init__(self, read: Callable[[Asked], DataFrame]) -> None:
@@ -116,15 +136,8 @@ class StreamReader(_Recorder):
     def table(self, name: str) -> DataFrame:
         return self._read(self._take(name, "table", {}))
 
-    def _file(self, kind: str, path: str, schema: Any = None, **options: Any) -> DataFrame:
+    def _of_format(self, kind: str, path: str, schema: Any = None, **options: Any) -> DataFrame:
         return self.load(path, kind, schema, **options)
-
-    json = partialmethod(_file, "json")
-    csv = partialmethod(_file, "csv")
-    text = partialmethod(_file, "text")
-    orc = partialmethod(_file, "orc")
-    parquet = partialmethod(_file, "parquet")
-    xml = partialmethod(_file, "xml")
 
 
 class StreamWriter(_Recorder):
@@ -171,7 +184,7 @@ class StreamWriter(_Recorder):
     trigger = partitionBy = clusterBy = _Recorder._same  # noqa: N815
 
 
-class BatchWriter(_Recorder):
+class BatchWriter(_FileEnd):
     """``df.write``, into files of the working directory."""
 
     def __init__(self, rows: DataFrame) -> None:
@@ -204,15 +217,9 @@ class BatchWriter(_Recorder):
     def jdbc(self, url: str, table: str, mode: str | None = None, properties: Any = None) -> None:
         self.mode(mode)._store(table)
 
-    def _file(self, kind: str, path: str, mode: str | None = None, **options: Any) -> None:
+    def _of_format(self, kind: str, path: str, mode: str | None = None, **options: Any) -> None:
         self.save(path, kind, mode)
 
-    json = partialmethod(_file, "json")
-    csv = partialmethod(_file, "csv")
-    text = partialmethod(_file, "text")
-    orc = partialmethod(_file, "orc")
-    parquet = partialmethod(_file, "parquet")
-    xml = partialmethod(_file, "xml")
     partitionBy = bucketBy = sortBy = clusterBy = _Recorder._same  # noqa: N815
 
     def _store(self, place: str) -> None:
@@ -280,11 +287,7 @@ def replaced_ends(
         (ClassicDataFrame, "writeStream", property(lambda rows: StreamWriter(rows, begin))),
         (ClassicDataFrame, "write", property(BatchWriter)),
     ]
-    before = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
-    try:
+    with ExitStack() as stack:
         for owner, name, value in patches:
-            setattr(owner, name, value)
+            stack.enter_context(replaced(owner, name, value))
         yield
-    finally:
-        for owner, name, value in before:
-            setattr(owner, name, value)
