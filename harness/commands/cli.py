@@ -11,7 +11,6 @@ The rules this module lives by:
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -58,6 +57,7 @@ from onceproof.harness.commands.shared_options import (
     MaxTime,
     OneFamily,
     PropertiesFile,
+    RunFolder,
     RunSeed,
     RunSystem,
     Scenarios,
@@ -74,6 +74,7 @@ from onceproof.harness.commands.shared_options import (
     TracedTasks,
     UntilExhausted,
     Workers,
+    typed_command,
 )
 from onceproof.harness.commands.upgrade_cli import upgrade
 from onceproof.harness.model import exit_codes
@@ -132,9 +133,7 @@ def run(
     until_exhausted: UntilExhausted = None,
     shrink_runs: ShrinkRuns = None,
     scenario_time: ScenarioTime = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
-    ] = None,
+    out: RunFolder = None,
     junit: Junit = None,
     sample: Samples = None,
     job: JobName = None,
@@ -161,7 +160,7 @@ def run(
         out=out,
         junit=junit,
         as_json=as_json,
-        command=_command(),
+        command=typed_command(),
     )
     raise typer.Exit(run_command(plan_run(load_settings(), RUN, options)))
 
@@ -193,7 +192,7 @@ def compare(
         shrink_runs=shrink_runs,
         out=out,
         as_json=as_json,
-        command=_command(),
+        command=typed_command(),
     )
     raise typer.Exit(compare_command(plan_comparison(load_settings(), options, systems)))
 
@@ -272,7 +271,7 @@ def campaign(
         out=out,
         junit=junit,
         as_json=as_json,
-        command=_command(),
+        command=typed_command(),
     )
     plan = CampaignPlan(
         plan_run(load_settings(), CAMPAIGN, options),
@@ -320,7 +319,7 @@ def explain(
     from onceproof.harness.commands.explain import explain_command
 
     family = _of_script(family, sample, job, argument)
-    raise typer.Exit(explain_command(subject, family, system, out, shrink_runs, _command(), as_json))
+    raise typer.Exit(explain_command(subject, family, system, out, shrink_runs, typed_command(), as_json))
 
 
 @app.command()
@@ -352,7 +351,7 @@ def sensitivity(
     from onceproof.harness.commands.sensitivity import sensitivity_command
 
     spark = SparkOptions.of(master, conf or (), properties_file)
-    raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, spark, as_json, _command()))
+    raise typer.Exit(sensitivity_command(folder, family, scenarios, seed, spark, as_json, typed_command()))
 
 
 @app.command()
@@ -402,11 +401,6 @@ def _of_script(
     """Return the address of a family with what the options say of a script."""
     found = addresses_of([family] if family else [], samples, job, arguments)
     return found[0] if found else None
-
-
-def _command() -> str:
-    """Return the command line as the user typed it."""
-    return shlex.join(("onceproof", *sys.argv[1:]))
 
 
 def main(arguments: Sequence[str] | None = None, night: OwnNight | None = None) -> int:

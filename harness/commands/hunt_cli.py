@@ -6,8 +6,6 @@ Slow imports stand inside the function, for the same reason as in `onceproof.har
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -15,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from onceproof.harness.commands.completion import complete_family
-from onceproof.harness.commands.shared_options import AsJson, Seed, ShrinkRuns, Workers
+from onceproof.harness.commands.shared_options import AsJson, Seed, ShrinkRuns, Workers, typed_command
 
 HUNT: Final = "hunt"
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
@@ -80,7 +78,7 @@ def hunt(
         shrink_runs=shrink_runs,
         out=out,
         as_json=as_json,
-        command=shlex.join(("onceproof", *sys.argv[1:])),
+        command=typed_command(),
     )
     # The limits of a run in the settings are not those of a hunt.
     plan = replace(plan_run(load_settings(), HUNT, options), scenarios=None, max_time=max_time)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from onceproof.harness.commands.shared_options import AsJson, Junit, ShrinkRuns
+from onceproof.harness.commands.shared_options import AsJson, Junit, ShrinkRuns, typed_command
 
 
 def merge(
@@ -45,9 +45,6 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Make one report of the shares of a run; of a single folder, render the page again."""
-    import shlex
-    import sys
-
     from onceproof.harness.commands.merge import Merge, merge_command
     from onceproof.harness.settings.project_settings import load_settings
 
@@ -62,6 +59,6 @@ def merge(
         shrink_runs=shrink_runs,
         junit=junit,
         as_json=as_json,
-        command=shlex.join(("onceproof", *sys.argv[1:])),
+        command=typed_command(),
     )
     raise typer.Exit(merge_command(wanted))

@@ -22,6 +22,7 @@ from onceproof.harness.commands.shared_options import (
     NightSeed,
     PropertiesFile,
     SparkSettings,
+    typed_command,
 )
 
 NIGHT_SECONDS: Final = 60.0
@@ -48,9 +49,6 @@ def nightly(
     as_json: AsJson = False,
 ) -> None:
     """Run a campaign over your families, and compare it with earlier nights."""
-    import shlex
-    import sys
-
     from onceproof.engine.extras import SPARK, require
 
     require("onceproof nightly", SPARK)
@@ -65,7 +63,7 @@ def nightly(
 
     settings = load_settings()
     own: night.OwnNight | None = context.obj
-    command = shlex.join(("onceproof", *sys.argv[1:])) if own is None else own.command
+    command = typed_command() if own is None else own.command
     if seed is None:
         seed = new_seed()
         # The command in the report repeats this night.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -10,6 +12,11 @@ import typer
 from onceproof.harness.commands.completion import complete_family, complete_system, complete_systems
 from onceproof.harness.model.seeds import LARGEST_SEED, LEAST_SEED
 from onceproof.harness.model.system_homes import system_names
+
+
+def typed_command() -> str:
+    """Return the command line as the user typed it."""
+    return shlex.join(("onceproof", *sys.argv[1:]))
 
 
 def _fitting_seed(seed: int | None) -> int | None:
@@ -202,6 +209,9 @@ PropertiesFile: TypeAlias = Annotated[
     typer.Option(
         "--properties-file", metavar="FILE", help="File of Spark's options, such as conf/spark-defaults.conf."
     ),
+]
+RunFolder: TypeAlias = Annotated[
+    Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
 ]
 Junit: TypeAlias = Annotated[
     Path | None,

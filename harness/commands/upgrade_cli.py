@@ -5,8 +5,6 @@ Slow imports stand inside the function, for the same reason as in `onceproof.har
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +21,12 @@ from onceproof.harness.commands.shared_options import (
     AsJson,
     Junit,
     MaxTime,
+    RunFolder,
     RunSeed,
     Scenarios,
     ShrinkRuns,
     Workers,
+    typed_command,
 )
 
 
@@ -45,9 +45,7 @@ def upgrade(
     seed: RunSeed = None,
     workers: Workers = None,
     shrink_runs: ShrinkRuns = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the results.", show_default="reports/out/run")
-    ] = None,
+    out: RunFolder = None,
     junit: Junit = None,
     sample: Samples = None,
     job: JobName = None,
@@ -72,6 +70,6 @@ def upgrade(
         out=out,
         junit=junit,
         as_json=as_json,
-        command=shlex.join(("onceproof", *sys.argv[1:])),
+        command=typed_command(),
     )
     raise typer.Exit(run_command(plan_run(load_settings(), RUN, options)))
