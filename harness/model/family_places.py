@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
@@ -200,6 +201,11 @@ def said_of(path: Path, said: str) -> Said:
                 near = nearest(key, _SAID) or f"; there are {', '.join(_SAID)}"
                 raise FamilyError(f"{path}{said}: unknown {key!r}{near}")
     return Said(job, samples, arguments)
+
+
+def script_name(path: Path, job: str) -> str:
+    """Return the name of the family of a script: the jobs of one file are families of their own."""
+    return "-".join([path.stem, *re.findall(r"\w+", job)])
 
 
 def check_samples(path: Path, samples: Iterable[str], sources: Collection[str]) -> None:

@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -30,7 +29,7 @@ from onceproof.harness.model.family import (
     Rows,
     Workload,
 )
-from onceproof.harness.model.family_places import QUERIES, joined_address, said_of
+from onceproof.harness.model.family_places import QUERIES, joined_address, said_of, script_name
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.scripts.calm_runs import determined_by, key_of, settled
 from onceproof.harness.scripts.records import Pool
@@ -61,7 +60,7 @@ class QueryFamily:
     def __init__(self, path: Path, said: str = "") -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
-        self.name = "-".join([path.stem, *re.findall(r"\w+", said_of(path, said).job)])
+        self.name = script_name(path, said_of(path, said).job)
         self.options = FamilyOptions(declares=True, settles=True, jobs={QUERIES: _is_run_by_its_file})
         self._answers: dict[tuple[object, ...], Answer] = {}
 

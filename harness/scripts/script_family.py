@@ -13,7 +13,6 @@ Rules:
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +41,7 @@ from onceproof.harness.model.family import (
     Vertices,
     Workload,
 )
-from onceproof.harness.model.family_places import check_samples, said_of
+from onceproof.harness.model.family_places import check_samples, said_of, script_name
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import RecordValue, Scenario
 from onceproof.harness.model.split_names import source_of, split_name
@@ -120,8 +119,7 @@ class ScriptFamily:
         self.oracle_file = str(path)
         """The user's own file, as tracebacks name it."""
         self._job, samples, self._arguments = said_of(path, said)
-        self.name = "-".join([path.stem, *re.findall(r"\w+", self._job)])
-        """The jobs of one file are families of their own."""
+        self.name = script_name(path, self._job)
         module_name = "" if earlier is None else earlier.module_name
         self._script = Script(path, self._arguments, self._job, module_name)
         self._earlier, self._has_real_ends = earlier, has_real_ends
