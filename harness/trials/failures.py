@@ -49,7 +49,15 @@ from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.model.system import System, let_go
 from onceproof.harness.shrinking.reductions import cost_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
-from onceproof.harness.trials.examination import Examined, examine, repeats, runs_of, unexamined
+from onceproof.harness.trials.examination import (
+    ENDS_ITS_PROCESS,
+    INTERRUPTED,
+    Examined,
+    examine,
+    repeats,
+    runs_of,
+    unexamined,
+)
 from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder, replace_file
 from onceproof.harness.trials.run_plan import RunPlan
@@ -260,7 +268,10 @@ def examine_failure(
     text = f"shrinking {family.name}: {', '.join(group.signature)}"
     progress(text)
     if is_lost(group.first):
-        examined = unexamined(original)
+        examined = unexamined(original, ENDS_ITS_PROCESS)
+    elif result.interrupted and not repeats(result.system):
+        # A run takes seconds, and the user wants the command to end.
+        examined = unexamined(original, INTERRUPTED)
     else:
         examined = examine(
             result.system,
@@ -270,6 +281,7 @@ def examine_failure(
             most_runs,
             lambda run: progress(f"{text}, run {run}"),
         )
+        result.interrupted |= examined.was_interrupted
     known = find_known(plan.known, family.name, group.signature)
     asked = result.asked_for(family.name)
     return store_failure(examined, result.system, family, asked, original, plan.out, group, known, unwritten)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -130,12 +130,14 @@ class ProgramHistory:
         """Add that the trial has lasted too long."""
         self.history.budget_exhausted(self._next_step())
 
-    def at_rest(self, half_rows: Sequence[str], milliseconds: float) -> History:
-        """Add the places of lines without an end, and return the history."""
+    def at_rest(self, half_rows: Sequence[str], phase_seconds: Mapping[str, float]) -> History:
+        """Add the places of lines without an end and the times of the phases, and return the history."""
         for place in half_rows:
             self.history.leak(self._step, _HALF_ROW, place)
         self.history.statistics.steps = self._step
-        self.history.statistics.milliseconds = milliseconds
+        statistics = self.history.statistics
+        statistics.phase_milliseconds = {phase: each * 1000 for phase, each in phase_seconds.items()}
+        statistics.milliseconds = sum(statistics.phase_milliseconds.values())
         return self.history
 
     def _next_step(self) -> int:

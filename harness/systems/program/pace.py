@@ -65,6 +65,8 @@ class Pace:
     """When new rows were found."""
     _rows: int = 0
     _stop_seconds: float = 0.0
+    phase_seconds: dict[str, float] = field(default_factory=lambda: {"start": 0.0, "feed": 0.0, "wait": 0.0})
+    _spent_at: float = field(default_factory=time.monotonic)
     _printed: float = 0.0
     _work: tuple[float, float] = (0.0, 0.0)
     """When the processor time was asked for, and what it was."""
@@ -103,6 +105,14 @@ class Pace:
     def strike(self) -> None:
         """Note that something has been done to the program."""
         self.changed = time.monotonic()
+
+    def spend(self, is_ready: bool, is_all_given: bool) -> None:
+        """Count the time since the last call for the phase in which the run is."""
+        is_up = is_ready and (bool(self.file.program.ready) or self._first_row_seconds is not None)
+        phase = "start" if not is_up else "wait" if is_all_given else "feed"
+        now = time.monotonic()
+        self.phase_seconds[phase] += now - self._spent_at
+        self._spent_at = now
 
     def stop(self, asked: float) -> None:
         """Note that the program has ended that was asked to at a time."""

@@ -132,6 +132,7 @@ class ProgramRun:
                     if following is None:
                         self.ends.input.all_given()
                 self._look()
+                self._pace.spend(self._is_ready, following is None)
                 self._strike_what_is_due(time.monotonic())
                 self._see_its_end(following is None)
                 if following is None and self._is_done():
@@ -142,7 +143,8 @@ class ProgramRun:
         finally:
             if self._process is not None:
                 self._process.kill()
-        return self._history.at_rest(self.ends.output.half_rows(), self._pace.measure().seconds * 1000)
+        self._pace.spend(self._is_ready, following is None)
+        return self._history.at_rest(self.ends.output.half_rows(), self._pace.phase_seconds)
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
