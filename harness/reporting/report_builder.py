@@ -241,9 +241,8 @@ def cost_text(tally: Tally) -> str:
     """Return the cost of a scenario in words; "" where the system does not measure what it was spent on."""
     seconds = duration(tally.scenario_seconds)
     if tally.phase_seconds:
-        return (
-            f"{seconds}: {joined([f'{phase} {each:.2f} s' for phase, each in tally.phase_seconds.items()])}"
-        )
+        phases = [f"{phase} {each:.2f} s" for phase, each in tally.phase_seconds.items()]
+        return f"{seconds}: {', '.join(phases)}"
     if tally.waiting_share is None:
         return ""
     return f"{seconds}, {tally.waiting_share:.0%} of it waiting for the system to start"
