@@ -41,6 +41,12 @@ from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Opera
 from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
+from onceproof.harness.systems.program.java_classes import (
+    archive_of,
+    keep_new,
+    with_archive,
+    with_new_archive,
+)
 from onceproof.harness.systems.program.outputs import StandardOutput
 from onceproof.harness.systems.program.pace import Pace
 from onceproof.harness.systems.program.process import ProgramProcess
@@ -149,6 +155,8 @@ class ProgramRun:
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
         history = self.run()
+        if (archive := archive_of(self.family, self.machine.get("java", ""))) is not None:
+            keep_new(archive)
         said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
         is_over = bool(rows_at_end(history)) and not self._are_missing() and not self._is_cut_off
         missed = "" if is_over else self._missed
@@ -163,13 +171,18 @@ class ProgramRun:
         self._history.started(self._by_supervisor)
         values = self._values()
         starts = self._history.starts
-        words = [*command.command, *(command.resume if starts > 1 else ())]
+        resume = command.resume if starts > 1 else ()
+        words = [filled(word, values) for word in (*command.command, *resume)]
+        if (archive := archive_of(self.family, values.get("java", ""))) is not None:
+            words = (
+                with_new_archive(words, archive) if self.measured is None else with_archive(words, archive)
+            )
         environment = {name: filled(text, values) for name, text in command.environment.items()}
         output = self.ends.output
         self._log = self.folder / f"start-{starts}.txt"
         self._pace.start()
         self._process = ProgramProcess(
-            [filled(word, values) for word in words],
+            words,
             {**os.environ, **environment},
             self.folder,
             self._log,
