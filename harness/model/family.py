@@ -25,6 +25,9 @@ from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
+import msgspec
+
+from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.history import Cut, Row
 from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue
 from onceproof.harness.model.system_homes import HOMES
@@ -40,6 +43,16 @@ Role: TypeAlias = Literal["source", "keyed", "sink"]
 Vertices: TypeAlias = Mapping[str, Role | int]
 """The vertices of a job by name: whose parallelism each takes, or its own."""
 AtLeastOnce: TypeAlias = Literal["rows", "effects"]
+
+
+class OrderedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In which order rows must appear, by the names of their columns."""
+
+    key: tuple[str, ...] = ()
+    """Rows that are equal in these columns have an order among them; none: all rows have one."""
+    ascending: str = ""
+    """The column by which they ascend; "": they come in the order in which ``expected`` returns them."""
+
 
 POSTGRES: Final = "postgres"
 KAFKA: Final = "kafka"
@@ -260,6 +273,11 @@ class FamilyOptions(metaclass=_OptionsByName):
     written_at_end: bool = False
     """For ``table_keys``: whether the job writes the table at the end of its input only. Then no row need be
     there before; a row that is there must be one of ``versions``, for the whole input."""
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    """By column, how far its numbers may be from the expected ones: by this much, or by this part of the
+    number, whichever is more."""
+    ordered_by: OrderedBy | None = None
+    """In which order rows must appear; None: in any."""
     answers: Callable[[Row], Any] | None = None
     """``answers(row)`` returns what an attempt answers once at most, such as the key and start of a row's
     window; None for a row that may come any number of times."""
@@ -335,6 +353,11 @@ def _are_names(value: Any) -> bool:
     )
 
 
+def is_tolerance(value: object) -> bool:
+    """Return whether a value can be the tolerance of a column."""
+    return type(value) in (int, float) and 0 < cast(float, value) < 1
+
+
 def _is_role(value: Any) -> bool:
     return value in ROLES or (type(value) is int and value >= 1)
 
@@ -372,6 +395,11 @@ _OPTIONS: Final[_Members] = {
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (_is_function_or_none, "a function versions(records)"),
     "written_at_end": (lambda value: type(value) is bool, "True or False"),
+    "tolerance": (
+        lambda it: isinstance(it, Mapping) and _are_names([*it]) and all(map(is_tolerance, it.values())),
+        "by column a number above 0 and below 1, as in {'mean': 1e-9}",
+    ),
+    "ordered_by": (lambda value: value is None or isinstance(value, OrderedBy), "OrderedBy(...) or None"),
     "answers": (_is_function_or_none, "a function answers(row)"),
     "jobs": (
         lambda it: isinstance(it, Mapping) and it.keys() <= HOMES.keys() and all(map(callable, it.values())),
@@ -426,6 +454,21 @@ def options_of(family: object) -> FamilyOptions:
     return declared.options if hasattr(family, "options") else NO_OPTIONS
 
 
+def row_columns(family: object) -> tuple[str, ...]:
+    """Return the names of the columns of a family's rows, as far as it says them."""
+    named: Any = family
+    columns: tuple[str, ...] = getattr(named, "row_columns", ()) or columns_of(
+        getattr(named, "row_schema", "")
+    )
+    return columns
+
+
+def tolerances_of(family: object) -> dict[int, float]:
+    """Return the tolerances of a family's rows by the place of the column."""
+    columns = row_columns(family)
+    return {columns.index(name): amount for name, amount in options_of(family).tolerance.items()}
+
+
 def tasks_with(family: Family, parameters: Mapping[str, Parameter]) -> Vertices:
     """Return the vertices of the job that a family builds for the parameters of a workload."""
     tasks_of = options_of(family).tasks_with
@@ -453,6 +496,21 @@ def family_of(candidate: object, place: str) -> Family:
     return cast(Family, candidate)
 
 
+def refuse_unknown_columns(options: FamilyOptions, columns: Sequence[str], place: str) -> None:
+    """Raise FamilyError where the tolerance or the order of rows names a column that rows do not have."""
+    order = options.ordered_by or OrderedBy()
+    named = {"tolerance": [*options.tolerance], "ordered_by": [*order.key, *filter(None, [order.ascending])]}
+    for option, names in named.items():
+        for name in names:
+            if name not in columns:
+                known = nearest(name, columns) or f"; rows have {', '.join(columns) or 'no named columns'}"
+                raise FamilyError(f"{place}{option}: no column {name!r}{known}")
+    if options.ordered_by and options.table_keys:
+        raise FamilyError(f"{place}ordered_by: rows of a table replace each other and have no order")
+    if options.ordered_by and options.declares and not order.ascending:
+        raise FamilyError(f"{place}ordered_by: rows that a run declares need 'ascending', the column")
+
+
 def _check_options(family: object, place: str) -> None:
     """Raise FamilyError where a family's options are misspelt, of another type, or loose members."""
     values = {name: getattr_static(family, name) for name in dir(family) if not name.startswith("__")}
@@ -464,6 +522,7 @@ def _check_options(family: object, place: str) -> None:
     options = options_of(family)
     if not isinstance(options, FamilyOptions):
         raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {options!r}")
+    refuse_unknown_columns(options, columns_of(getattr(family, "row_schema", "")), f"{place}: ")
     for option in fields(FamilyOptions):
         is_loose = option.name in values and getattr(options, option.name) == option.default
         is_function = _OPTIONS[option.name][0] is _is_function_or_none

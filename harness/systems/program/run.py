@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.java import JavaMissing, find_java
-from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
+from onceproof.harness.model.close_rows import lacks_rows
+from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of, tolerances_of
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row
@@ -246,7 +247,8 @@ class ProgramRun:
     def _look(self) -> None:
         """Look at the output, and note which rows are there or gone since the last look."""
         rows = self.ends.output.rows()
-        new = None if rows is None else self._history.looked(rows)
+        stand = self.ends.output.stand if self.family.options.ordered_by else None
+        new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
             return
         now = time.monotonic()
@@ -378,7 +380,10 @@ class ProgramRun:
         return self._process.worked_seconds() >= _WORK_TO_SETTLE * self._work_to_first_row
 
     def _has_all_rows(self) -> bool:
-        return self._expected is not None and not self._expected - self._history.shown
+        amounts = tolerances_of(self.family)
+        return self._expected is not None and not lacks_rows(
+            self._expected, self._history.shown.elements(), amounts
+        )
 
     def _finish(self) -> None:
         """End the program in order, and look once more."""
