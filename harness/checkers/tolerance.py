@@ -13,12 +13,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle
-from onceproof.harness.model.close_rows import Amounts, Forms, forms_of, nearest_row
+from onceproof.harness.model.close_rows import Amounts, Forms, forms_of, nearest_row, with_rounding
 from onceproof.harness.model.history import (
     ROWS_FOUND,
     ROWS_GONE,
@@ -31,8 +30,6 @@ from onceproof.harness.model.history import (
 )
 
 NEAR_MISS: Final = "near miss"
-ROUNDING: Final = 1e-9
-"""By which numbers of double precision differ where only the order of additions does."""
 
 
 class NearMisses(NamedTuple):
@@ -83,15 +80,9 @@ def near_misses(history: History, oracle: Oracle) -> NearMisses | None:
     """Return what of a failure is rounding; None if nothing is."""
     visible = rows_at_end(history)
     expected = oracle.rows(visible, history)
-    real = {
-        place
-        for row in (*expected, *visible)
-        for place, value in enumerate(row)
-        if isinstance(value, float | Decimal)
-    }
-    if not real:
+    amounts = with_rounding((*expected, *visible), oracle.tolerance)
+    if not amounts:
         return None
-    amounts = {**dict.fromkeys(real, ROUNDING), **oracle.tolerance}
     forms = forms_of(expected, visible, amounts)
     pairs = [(row, form) for row, those in forms.items() for form in those if row != form]
     if not pairs:

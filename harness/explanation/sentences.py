@@ -39,8 +39,9 @@ from onceproof.harness.checkers.no_error import NoError
 from onceproof.harness.checkers.no_leaks import NoLeaks
 from onceproof.harness.checkers.row_order import OUT_OF_ORDER
 from onceproof.harness.checkers.timeliness import Timeliness
-from onceproof.harness.checkers.tolerance import NEAR_MISS, ROUNDING
+from onceproof.harness.checkers.tolerance import NEAR_MISS
 from onceproof.harness.explanation.facts import StruckFault
+from onceproof.harness.model.close_rows import ROUNDING
 from onceproof.harness.model.faults import row_of
 from onceproof.harness.model.history import LOOK
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT

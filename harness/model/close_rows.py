@@ -26,6 +26,8 @@ Amounts: TypeAlias = Mapping[int, float]
 Forms: TypeAlias = Mapping[Row, Sequence[Row]]
 """By visible row, the expected rows that its occurrences stand for, one after another."""
 
+ROUNDING: Final = 1e-9
+"""By which numbers of double precision differ where only the order of additions does."""
 _SLACK: Final = 2.0
 """The rows that may be close are looked for in a wider range than they can be in."""
 
@@ -53,6 +55,12 @@ def nearest_row(row: Row, known: Sequence[Row], amounts: Amounts) -> Row:
         return row
     close = [each for each in known if len(each) == len(row) and _are_close(row, each, amounts)]
     return min(close, key=lambda each: _distance(row, each, amounts), default=row)
+
+
+def with_rounding(rows: Iterable[Row], amounts: Amounts) -> Amounts:
+    """Return the tolerances, and that of rounding for the other columns in which rows have real numbers."""
+    real = {place for row in rows for place, value in enumerate(row) if isinstance(value, float | Decimal)}
+    return {**dict.fromkeys(sorted(real), ROUNDING), **amounts}
 
 
 def lacks_rows(expected: Mapping[Row, int], visible: Iterable[Row], amounts: Amounts) -> bool:
