@@ -16,16 +16,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from onceproof.harness.checkers.declared_rows import DeclaredRows, SupportsExpected
-from onceproof.harness.model.close_rows import Amounts
+from onceproof.harness.model.close_rows import Amounts, row_columns, tolerances_of
+from onceproof.harness.model.columns import OrderedBy
 from onceproof.harness.model.family import (
     NOTHING_DECLARED,
     AtLeastOnce,
-    OrderedBy,
     Records,
     Rows,
     options_of,
-    row_columns,
-    tolerances_of,
 )
 from onceproof.harness.model.history import Cut, History, Row
 from onceproof.harness.model.scenario import Scenario

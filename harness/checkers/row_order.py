@@ -8,7 +8,7 @@ Rules:
   transaction by their places in it; else if one was there and the other was not. Rows in two files that the
   harness reads one after the other have no order before a whole look lies between them, and rows in two
   partitions have none.
-- Rows that are expected more than once cannot be told apart, and have no order where the oracle's decides.
+- Rows that are expected more than once look alike, and have no order where the oracle's decides.
   Rows that are not expected are judged elsewhere.
 """
 

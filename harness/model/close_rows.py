@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.family import options_of
 from onceproof.harness.model.history import Row
 
 Amounts: TypeAlias = Mapping[int, float]
@@ -30,6 +32,21 @@ ROUNDING: Final = 1e-9
 """By which numbers of double precision differ where only the order of additions does."""
 _SLACK: Final = 2.0
 """The rows that may be close are looked for in a wider range than they can be in."""
+
+
+def row_columns(family: object) -> tuple[str, ...]:
+    """Return the names of the columns of a family's rows, as far as it says them."""
+    named: Any = family
+    columns: tuple[str, ...] = getattr(named, "row_columns", ()) or columns_of(
+        getattr(named, "row_schema", "")
+    )
+    return columns
+
+
+def tolerances_of(family: object) -> dict[int, float]:
+    """Return the tolerances of a family's rows by the place of the column."""
+    columns = row_columns(family)
+    return {columns.index(name): amount for name, amount in options_of(family).tolerance.items()}
 
 
 def forms_of(expected: Mapping[Row, int], visible: Iterable[Row], amounts: Amounts) -> Forms:

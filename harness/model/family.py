@@ -18,17 +18,16 @@ import difflib
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import getattr_static
 from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
-import msgspec
-
-from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.columns import OrderedBy, columns_of, is_tolerance, wrong_comparison
 from onceproof.harness.model.history import Cut, Row
+from onceproof.harness.model.job_io import JobIO as JobIO
 from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue
 from onceproof.harness.model.system_homes import HOMES
 
@@ -43,16 +42,6 @@ Role: TypeAlias = Literal["source", "keyed", "sink"]
 Vertices: TypeAlias = Mapping[str, Role | int]
 """The vertices of a job by name: whose parallelism each takes, or its own."""
 AtLeastOnce: TypeAlias = Literal["rows", "effects"]
-
-
-class OrderedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In which order rows must appear, by the names of their columns."""
-
-    key: tuple[str, ...] = ()
-    """Rows that are equal in these columns have an order among them; none: all rows have one."""
-    ascending: str = ""
-    """The column by which they ascend; "": they come in the order in which ``expected`` returns them."""
-
 
 POSTGRES: Final = "postgres"
 KAFKA: Final = "kafka"
@@ -98,69 +87,6 @@ class Declared:
 
 
 NOTHING_DECLARED: Final = Declared()
-
-
-class JobIO(Protocol):
-    """The ends of a family's job, given by whatever runs it, with the scenario's parameters."""
-
-    @property
-    def source_parallelism(self) -> int:
-        """How many source subtasks the scenario asks for."""
-
-    @property
-    def parallelism(self) -> int:
-        """How many subtasks of keyed operators the scenario asks for; also the environment's default."""
-
-    @property
-    def sink_parallelism(self) -> int:
-        """How many sink subtasks the scenario asks for."""
-
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """What the family drew in its workload."""
-
-    def source(self, name: str) -> Any:
-        """Return a replayable source over the scenario's splits, for ``env.from_source``."""
-
-    def kafka_source(self, name: str) -> Any:
-        """Return the source of a topic of Kafka whose partitions are the scenario's splits."""
-
-    def sink(self, name: str) -> Any:
-        """Return an exactly-once sink for tuples, for ``add_sink`` or ``sink_to``."""
-
-    def write_ahead_sink(self, name: str) -> Any:
-        """Return a sink for tuples that keeps them in checkpoints until they are sent, for ``add_sink``."""
-
-    def committing_sink(self, name: str) -> Any:
-        """Return a sink for tuples that is made of a writer and a committer, for ``sink_to``."""
-
-    def file_sink(self, name: str) -> Any:
-        """Return a file sink for tuples with buckets, which rolls by size and time, for ``add_sink``."""
-
-    def object_sink(self, name: str) -> Any:
-        """Return a file sink at s3:// with buckets, which rolls by size, time and count, for ``add_sink``."""
-
-    def parquet_sink(self, name: str) -> Any:
-        """Return a sink of Parquet files of a few rows at s3://, with buckets, for ``add_sink``."""
-
-    def upsert_sink(self, name: str, keys: int) -> Any:
-        """Return a sink for tuples by their first ``keys`` columns, for ``add_sink`` or ``sink_to``."""
-
-    def postgres_sink(self, name: str) -> Any:
-        """Return the exactly-once sink for tuples into a table of PostgreSQL, for ``add_sink``."""
-
-    def kafka_sink(self, name: str) -> Any:
-        """Return the exactly-once sink for tuples into a topic of Kafka, for ``add_sink``."""
-
-    def postgres_upsert_sink(self, name: str, keys: int) -> Any:
-        """Return a sink for tuples into a table of PostgreSQL by their first ``keys`` columns."""
-
-    def postgres_lookup(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Any:
-        """Return a function over a table of PostgreSQL that holds ``rows``, for an asynchronous operator.
-
-        The operator's function opens and closes it. ``await function.row_of(key)`` is the row whose first
-        column is the key, or None. It raises DatabaseUnavailable where the server is away.
-        """
 
 
 class Family(Protocol):
@@ -322,6 +248,10 @@ class FamilyOptions(metaclass=_OptionsByName):
         if self.written_at_end and not self.table_keys:
             raise FamilyError("written_at_end in FamilyOptions belongs to a table: table_keys is missing")
 
+    def wrong_columns(self, columns: Sequence[str]) -> Iterator[str]:
+        """Yield what is wrong with the tolerance and the order of rows with some columns."""
+        yield from wrong_comparison(columns, self.tolerance, self.ordered_by, self.table_keys, self.declares)
+
     def sends_batches_with(self, parameters: Mapping[str, Parameter]) -> bool:
         """Return ``sends_batches`` for the parameters of a workload."""
         return bool(self.sends_batches(parameters)) if callable(self.sends_batches) else self.sends_batches
@@ -351,11 +281,6 @@ def _are_names(value: Any) -> bool:
         and not isinstance(value, str)
         and all(type(each) is str for each in value)
     )
-
-
-def is_tolerance(value: object) -> bool:
-    """Return whether a value can be the tolerance of a column."""
-    return type(value) in (int, float) and 0 < cast(float, value) < 1
 
 
 def _is_role(value: Any) -> bool:
@@ -454,21 +379,6 @@ def options_of(family: object) -> FamilyOptions:
     return declared.options if hasattr(family, "options") else NO_OPTIONS
 
 
-def row_columns(family: object) -> tuple[str, ...]:
-    """Return the names of the columns of a family's rows, as far as it says them."""
-    named: Any = family
-    columns: tuple[str, ...] = getattr(named, "row_columns", ()) or columns_of(
-        getattr(named, "row_schema", "")
-    )
-    return columns
-
-
-def tolerances_of(family: object) -> dict[int, float]:
-    """Return the tolerances of a family's rows by the place of the column."""
-    columns = row_columns(family)
-    return {columns.index(name): amount for name, amount in options_of(family).tolerance.items()}
-
-
 def tasks_with(family: Family, parameters: Mapping[str, Parameter]) -> Vertices:
     """Return the vertices of the job that a family builds for the parameters of a workload."""
     tasks_of = options_of(family).tasks_with
@@ -496,21 +406,6 @@ def family_of(candidate: object, place: str) -> Family:
     return cast(Family, candidate)
 
 
-def refuse_unknown_columns(options: FamilyOptions, columns: Sequence[str], place: str) -> None:
-    """Raise FamilyError where the tolerance or the order of rows names a column that rows do not have."""
-    order = options.ordered_by or OrderedBy()
-    named = {"tolerance": [*options.tolerance], "ordered_by": [*order.key, *filter(None, [order.ascending])]}
-    for option, names in named.items():
-        for name in names:
-            if name not in columns:
-                known = nearest(name, columns) or f"; rows have {', '.join(columns) or 'no named columns'}"
-                raise FamilyError(f"{place}{option}: no column {name!r}{known}")
-    if options.ordered_by and options.table_keys:
-        raise FamilyError(f"{place}ordered_by: rows of a table replace each other and have no order")
-    if options.ordered_by and options.declares and not order.ascending:
-        raise FamilyError(f"{place}ordered_by: rows that a run declares need 'ascending', the column")
-
-
 def _check_options(family: object, place: str) -> None:
     """Raise FamilyError where a family's options are misspelt, of another type, or loose members."""
     values = {name: getattr_static(family, name) for name in dir(family) if not name.startswith("__")}
@@ -522,7 +417,9 @@ def _check_options(family: object, place: str) -> None:
     options = options_of(family)
     if not isinstance(options, FamilyOptions):
         raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {options!r}")
-    refuse_unknown_columns(options, columns_of(getattr(family, "row_schema", "")), f"{place}: ")
+    columns = columns_of(getattr(family, "row_schema", ""))
+    for problem in options.wrong_columns(columns):
+        raise FamilyError(f"{place}: {problem}")
     for option in fields(FamilyOptions):
         is_loose = option.name in values and getattr(options, option.name) == option.default
         is_function = _OPTIONS[option.name][0] is _is_function_or_none

@@ -17,7 +17,7 @@ from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.columns import OrderedBy, columns_of
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Declared,
@@ -25,14 +25,12 @@ from onceproof.harness.model.family import (
     FamilyError,
     FamilyOptions,
     JobIO,
-    OrderedBy,
     Records,
     Role,
     Rows,
     Workload,
     nearest,
     options_of,
-    refuse_unknown_columns,
 )
 from onceproof.harness.model.program_file import ProgramFile, ProgramFileError, read_program_file
 from onceproof.harness.model.scenario import InputRecord
@@ -80,7 +78,8 @@ class ProgramFamily:
             tolerance=file.output.tolerance or asked.tolerance,
             ordered_by=file.output.ordered_by or asked.ordered_by,
         )
-        refuse_unknown_columns(self.options, self.row_columns, f"{path}: output.")
+        for problem in self.options.wrong_columns(self.row_columns):
+            raise FamilyError(f"{path}: output.{problem}")
 
     @property
     def row_columns(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from onceproof.harness.model.family import OrderedBy, is_tolerance
+from onceproof.harness.model.columns import OrderedBy, is_tolerance
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 
 InputKind: TypeAlias = Literal["files", "kafka", "stdin", "socket"]

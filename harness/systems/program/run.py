@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.java import JavaMissing, find_java
-from onceproof.harness.model.close_rows import lacks_rows, with_rounding
-from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of, tolerances_of
+from onceproof.harness.model.close_rows import lacks_rows, tolerances_of, with_rounding
+from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end

@@ -10,13 +10,14 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.explanation.sentences import sentence_of
-from onceproof.harness.model.family import FamilyOptions, OrderedBy
+from onceproof.harness.model.columns import OrderedBy
+from onceproof.harness.model.family import FamilyOptions
 from onceproof.harness.model.history import History, Row, Stand
 from onceproof.harness.model.scenario import CheckpointMode
 from tests.harness.conftest import WordCount
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from onceproof.harness.model.scenario import Scenario
     from tests.harness.conftest import Run
@@ -41,7 +42,9 @@ class Ordered(WordCount):
         self.options = FamilyOptions(ordered_by=ordered_by)
 
 
-def judged(scenario: Scenario, ordered_by: OrderedBy, *looks: tuple[list[Row], list[Stand]]) -> list[str]:
+def judged(
+    scenario: Scenario, ordered_by: OrderedBy, *looks: tuple[Sequence[Row], Sequence[Stand]]
+) -> list[str]:
     """Return the anomalies of a program whose looks found rows at some places."""
     history = History()
     history.attempt_started(1, "1", 1, None, outside=True)

@@ -12,14 +12,13 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.tolerance import within_tolerance
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.explanation.sentences import sentence_of
+from onceproof.harness.model.columns import OrderedBy
 from onceproof.harness.model.family import (
     Declared,
     FamilyError,
     FamilyOptions,
-    OrderedBy,
     Records,
     Rows,
-    refuse_unknown_columns,
 )
 from onceproof.harness.model.history import History, Row
 from onceproof.harness.model.scenario import CheckpointMode
@@ -106,16 +105,21 @@ def test_a_rounded_row_that_goes_is_hidden(make_scenario: Callable[..., Scenario
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "problem"),
     [
-        (FamilyOptions(tolerance={"meen": 1e-9}), r"x: tolerance: no column 'meen'; did you mean mean\?"),
-        (FamilyOptions(ordered_by=OrderedBy(key=("id",))), "x: ordered_by: no column 'id'; rows have"),
-        (FamilyOptions(ordered_by=OrderedBy(), declares=True), "need 'ascending'"),
+        (FamilyOptions(tolerance={"meen": 1e-9}), "tolerance: no column 'meen'; did you mean mean?"),
+        (
+            FamilyOptions(ordered_by=OrderedBy(key=("id",))),
+            "ordered_by: no column 'id'; there are name, mean",
+        ),
+        (
+            FamilyOptions(ordered_by=OrderedBy(), declares=True),
+            "ordered_by: rows that a run declares need the column by which they ascend: 'ascending'",
+        ),
     ],
 )
-def test_a_column_that_rows_do_not_have_is_one_line(options: FamilyOptions, message: str) -> None:
-    with pytest.raises(FamilyError, match=message):
-        refuse_unknown_columns(options, ("name", "mean"), "x: ")
+def test_a_column_that_rows_do_not_have_is_a_problem(options: FamilyOptions, problem: str) -> None:
+    assert list(options.wrong_columns(("name", "mean"))) == [problem]
 
 
 @pytest.mark.parametrize("amount", [0, 1, -1e-9, True, "1e-9", float("nan")])
