@@ -20,6 +20,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM, ProgramFamily
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
+from onceproof.harness.systems.flink.jobs import JobClusters
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.points import ANSWERS, CAPABILITIES, MISSING
@@ -42,6 +43,7 @@ class CommandSystem:
     def __init__(self, folder: Path | None = None, servers: ProgramServers | None = None) -> None:
         self._folder = folder
         self._servers = servers or ProgramServers()
+        self._clusters = JobClusters()
         self._prepared: dict[Path, Mapping[str, str]] = {}
         """By the file of a program that is built, what placeholders stand for on this machine."""
 
@@ -59,7 +61,7 @@ class CommandSystem:
         faults, left = applicable(scenario.faults, possible, MISSING, family.file.servers)
         with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
             machine = self._prepared[family.path]
-            history = ProgramRun(family, scenario, faults, ends, folder, machine).run()
+            history = ProgramRun(family, scenario, faults, ends, folder, machine, self._clusters).run()
             for server in ends.servers.values():
                 server.calm()
         for key, count in left.items():
@@ -67,5 +69,6 @@ class CommandSystem:
         return history
 
     def close(self) -> None:
-        """Stop the servers that programs have needed."""
+        """Stop the servers and clusters that programs have needed."""
         self._servers.close()
+        self._clusters.close()
