@@ -68,7 +68,7 @@ def test_a_file_of_seven_lines_is_enough(write):
         (
             "[input]",
             'prepare = ["{folder}"]\n[input]',
-            r"program\.prepare\[0\]: \{folder\} has no value here: write one of python, java, here, flink_jars",
+            r"program\.prepare\[0\]: \{folder\} has no value here: write one of python, java, here, flink",
         ),
         (
             "[output]\n",
