@@ -28,7 +28,7 @@ _QUICK: Final = "-XX:TieredStopAtLevel=1"
 def archive_of(family: ProgramFamily, java: str) -> Path | None:
     """Return where the archive of a program is, or is to be; None if it has none."""
     words = family.file.program.command
-    if words[0] != "{java}":
+    if words[:1] != ("{java}",):
         return None
     named = "\n".join((java, str(family.path.absolute()), *words))
     folder = user_cache() / "java-classes"
