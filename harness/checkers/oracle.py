@@ -30,6 +30,7 @@ RowCounts: TypeAlias = Mapping[Row, int]
 Versions: TypeAlias = Mapping[Row, Sequence[Row]]
 """By key, its rows in the order in which each replaces the one before."""
 Answers: TypeAlias = Callable[[Row], object]
+MayRepeat: TypeAlias = Callable[[Row], bool]
 
 
 class Oracle(Protocol):
@@ -42,6 +43,10 @@ class Oracle(Protocol):
     @property
     def answers(self) -> Answers | None:
         """What the family says that an attempt answers once at most; see ``FamilyOptions.answers``."""
+
+    @property
+    def may_repeat(self) -> MayRepeat | None:
+        """What the family says of rows that may come again; see ``FamilyOptions.may_repeat``."""
 
     @property
     def is_drawn(self) -> bool:
@@ -94,6 +99,7 @@ class PythonOracle:
         "answers",
         "at_least_once",
         "is_drawn",
+        "may_repeat",
         "table_keys",
     )
 
@@ -107,6 +113,7 @@ class PythonOracle:
         self.answers = options.answers
         self.is_drawn = options.draws_graphs
         self.at_least_once = options.at_least_once
+        self.may_repeat = options.may_repeat
         self.table_keys = options.table_keys
         self._lengths = tuple([len(records) for records in scenario.records.values()])
         self._cache: dict[tuple[int, ...], RowCounts] = {}

@@ -21,7 +21,7 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -36,9 +36,9 @@ from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.kit.packages import python_with
+from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
-from onceproof.harness.systems.program.outputs import StandardOutput
 from onceproof.harness.systems.program.process import ProgramProcess
 
 MOST_OWN_ENDS: Final = 8
@@ -76,8 +76,6 @@ class ProgramRun:
     """Those of the scenario that strike here."""
     ends: ProgramEnds
     folder: Path
-    machine: Mapping[str, str]
-    """By placeholder, what it stands for in all trials on this machine."""
     _history: ProgramHistory = field(init=False)
     _process: ProgramProcess | None = None
     _restart_at: float | None = 0.0
@@ -113,7 +111,7 @@ class ProgramRun:
         self._waiting = [_Waiting(each, each.occurrence) for each in wanted]
         records = self._in_turn()
         following = next(records, None)
-        while following is not None and not file.input.pace_ms:
+        while following is not None and not file.pace_ms:
             self._give(*following)
             following = next(records, None)
         if following is None:
@@ -123,11 +121,7 @@ class ProgramRun:
                 now = time.monotonic()
                 self._start_if_due(now)
                 self._read_log()
-                if (
-                    following is not None
-                    and self._is_ready
-                    and now >= self._given_at + file.input.pace_ms / 1000
-                ):
+                if following is not None and self._is_ready and now >= self._given_at + file.pace_ms / 1000:
                     self._give(*following)
                     following = next(records, None)
                     if following is None:
@@ -156,13 +150,18 @@ class ProgramRun:
         starts = self._history.starts
         words = [*command.command, *(command.resume if starts > 1 else ())]
         environment = {name: filled(text, values) for name, text in command.environment.items()}
-        output = self.ends.output
+        render(self.family, self.folder, values)
+        hooks = self.family.file.hooks
+        self._run_hook(
+            "before_restart" if starts > 1 else "before_start",
+            hooks.before_restart if starts > 1 else hooks.before_start,
+        )
         self._process = ProgramProcess(
             [filled(word, values) for word in words],
-            {**os.environ, **environment},
+            {**os.environ, **self.ends.environment, **environment},
             self.folder,
             self.folder / f"start-{starts}.txt",
-            output.path(starts) if isinstance(output, StandardOutput) else None,
+            self.ends.output.file_of_start(starts),
             f"{self.family.path}: program.command",
         )
         self._restart_at = None
@@ -175,14 +174,17 @@ class ProgramRun:
 
     def _values(self) -> dict[str, str]:
         return {
-            **self.machine,
-            "folder": str(self.folder),
+            **self.ends.values,
             "parallelism": str(self._history.parallelism),
             "start": str(self._history.starts),
-            **self.ends.values,
         }
 
+    def _run_hook(self, name: str, command: Sequence[str]) -> None:
+        place = f"{self.family.path}: hooks.{name}"
+        run_hook(place, command, self.folder, self._values(), self.ends.environment)
+
     def _becomes_ready(self) -> None:
+        self._run_hook("after_ready", self.family.file.hooks.after_ready)
         self._is_ready = True
         self._changed_at = time.monotonic()
         self._pass(STARTED_POINT)
@@ -360,7 +362,8 @@ class ProgramRun:
         if done.when == "exit" or is_busy or any(each.due is not None for each in self._waiting):
             return False
         now = time.monotonic()
-        quiet = now - self._changed_at
+        # What a reader has not had the time to show may still be there.
+        quiet = self.ends.output.read_at() - self._changed_at
         first = self._seconds_to_first_row
         if quiet > self.family.file.quiet_seconds and now - self._started_at > _TIMES_TO_SETTLE * (
             first or 0

@@ -57,9 +57,12 @@ class CommandSystem:
         # A program whose command does not say how parallel it is cannot be rescaled.
         possible = CAPABILITIES if family.file.can_rescale else CAPABILITIES - {Capability.RESCALE}
         faults, left = applicable(scenario.faults, possible, MISSING, family.file.servers)
-        with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
-            machine = self._prepared[family.path]
-            history = ProgramRun(family, scenario, faults, ends, folder, machine).run()
+        machine = self._prepared[family.path]
+        with (
+            trial_folder(self._folder) as folder,
+            self._servers.ends(family, scenario, folder, machine) as ends,
+        ):
+            history = ProgramRun(family, scenario, faults, ends, folder).run()
             for server in ends.servers.values():
                 server.calm()
         for key, count in left.items():

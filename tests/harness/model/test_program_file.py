@@ -128,7 +128,7 @@ def test_an_oracle_in_python_needs_two_functions_and_a_schema(write, tmp_path):
     family = load_family(str(write(f'oracle = "oracle.py"\n{PLAIN}')))
     assert isinstance(family, ProgramFamily)
     check_family(family)
-    assert family.row_columns == ("word", "n")
+    assert family.columns_of(family.file.outputs[0]) == {"word": "STRING", "n": "BIGINT"}
     assert address_of(family) == str(tmp_path / "job.toml")
 
 
@@ -167,7 +167,7 @@ def test_a_built_in_family_can_be_the_oracle(write):
     family = load_family(str(write(f'oracle = "word_count"\n{PLAIN}')))
     word_count = load_family("word_count")
     assert family.generate(Random(1)) == word_count.generate(Random(1))
-    assert family.row_columns == ("word", "count")
+    assert list(family.columns_of(family.file.outputs[0])) == ["word", "count"]
 
 
 def test_a_promise_of_at_least_once_is_an_option_of_the_family(write):
