@@ -9,8 +9,8 @@ The rules this module lives by:
 - Of a file in Python only ``generate`` and ``expected`` are asked; the rest has defaults. The parameters of
   its functions are checked when the file is loaded.
 - With several outputs ``expected`` returns a mapping from their names to rows. Each row becomes one that
-  begins with the name, as those of a job with several sinks do. ``record_schema`` and ``row_schema`` may be mappings
-  by the names of inputs and outputs.
+  begins with the name, as those of a job with several sinks do. ``record_schema`` and ``row_schema`` may be
+  mappings by the names of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ class ProgramFamily:
             return rows
         names = [output.name for output in self.file.outputs]
         # A family with several sinks has put their names there itself.
-        tagged = rows
-        if isinstance(rows, Mapping):
-            tagged = [(name, *row) for name, own in rows.items() for row in own]
+        tagged: Rows = (
+            [(name, *row) for name, own in rows.items() for row in own] if isinstance(rows, Mapping) else rows
+        )
         for row in tagged:
             if not row or row[0] not in names:
                 raise FamilyError(

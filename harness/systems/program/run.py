@@ -397,6 +397,12 @@ class ProgramRun:
         self._is_over = True
 
     def _out_of_time(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        # A reader that has never shown anything says why.
+        self.ends.output.read_to_end()
+        self._look()
         self._history.out_of_time()
         self._is_over = True
 

@@ -52,6 +52,7 @@ class SnapshotOutput(ProgramOutput):
         self._reading: Future[list[Row]] | None = None
         self._began = self._shown_from = time.monotonic()
         self._next_at = 0.0
+        self._has_shown = False
 
     @abstractmethod
     def read(self) -> list[Row]:
@@ -71,7 +72,11 @@ class SnapshotOutput(ProgramOutput):
         try:
             rows = reading.result()
         except ReaderFailed:
+            if not self._has_shown:
+                # As long as no read succeeds there is nothing to be seen.
+                self._shown_from = self._began
             return None
+        self._has_shown = True
         self._shown_from = self._began
         return rows
 
