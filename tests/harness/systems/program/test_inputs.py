@@ -1,15 +1,13 @@
-"""Inputs of programs: new files, sockets and HTTP in both directions, tables by SQLAlchemy; several at once."""
+"""Inputs of programs: new files, sockets and HTTP in both directions, tables by SQLAlchemy."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from onceproof.harness.checkers.verdict import Verdict
-from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError
-from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import ROWS_FOUND
 from onceproof.harness.model.scenario import Fault
 from tests.harness.systems.program.programs import RECORDS, events_of, program, tried
@@ -93,18 +91,14 @@ READS_A_TABLE = (
         time.sleep(0.01)
 """
 )
-JOINS = """
-    import json, os, sys, time
-    paid, shipped, open_orders = sys.argv[3:]
-    for folder, name, written in (("PAID", "paid-0", paid), ("SHIPPED", "shipped-0", shipped)):
-        pass
-"""
 
 
 def passes(path: Path, *faults: Fault) -> Verdict:
     history, verdict = tried(path, faults=faults)
     assert verdict.passed, verdict.violations
-    assert sum(len(payload["rows"]) for _, payload in events_of(history, ROWS_FOUND)) == len(RECORDS["numbers"])
+    assert sum(len(payload["rows"]) for _, payload in events_of(history, ROWS_FOUND)) == len(
+        RECORDS["numbers"]
+    )
     return verdict
 
 

@@ -77,13 +77,18 @@ DELTA = {
 }
 ICEBERG = {
     "IMPORTS": "from pyiceberg.catalog import load_catalog",
-    "DONE": "0\n    catalog = load_catalog('c', type='sql', uri=f'sqlite:///{folder}/catalog.db', warehouse=folder)"
+    "DONE": "0\n    uri = f'sqlite:///{folder}/catalog.db'"
+    "\n    catalog = load_catalog('c', type='sql', uri=uri, warehouse=folder)"
     "\n    catalog.create_namespace_if_not_exists('n')"
     "\n    table = catalog.create_table_if_not_exists('n.numbers', pa.schema([('id', pa.int64())]))"
     "\n    done = table.scan().to_arrow().num_rows",
-    "APPEND": "table.append(rows); parquet.write_table(rows, f'{folder}/n/numbers/data/orphan-{done}.parquet')",
+    "APPEND": "table.append(rows);"
+    " parquet.write_table(rows, f'{folder}/n/numbers/data/orphan-{done}.parquet')",
 }
-CATALOG = 'table = "n.numbers"\ncatalog = { type = "sql", uri = "sqlite:///{output}/catalog.db", warehouse = "{output}" }'
+CATALOG = """
+table = "n.numbers"
+catalog = { type = "sql", uri = "sqlite:///{output}/catalog.db", warehouse = "{output}" }
+"""
 
 
 def loader(folder: Path, parts: dict[str, str], kind: str, more: str = "") -> Path:
@@ -121,7 +126,7 @@ def test_orphans_are_rows_of_a_folder_that_is_read_as_files(tmp_path: Path) -> N
 )
 def test_a_reader_that_fails_is_one_line_and_no_verdict(tmp_path: Path, reader: str, line: str) -> None:
     (tmp_path / "reader.py").write_text(reader)
-    path = program(tmp_path, TABLE_OF_FILES, BY_COMMAND.replace("= 60\n", "= 0.2\n"))
+    path = program(tmp_path, TABLE_OF_FILES, BY_COMMAND.replace("most_seconds = 600", "most_seconds = 1"))
     with pytest.raises(FamilyError, match=rf"job\.toml: output: {line}$"):
         tried(path)
 
