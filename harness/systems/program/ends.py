@@ -119,6 +119,11 @@ class ProgramServers:
         self._postgres = postgres or TrialPostgres()
         self._s3 = s3 or TrialObjectStore()
 
+    @property
+    def immortal(self) -> tuple[str, ...]:
+        """The names of those that would lose everything as they die."""
+        return () if self._s3.survives_kills else (S3,)
+
     def close(self) -> None:
         """Stop those that run."""
         self._kafka.close()

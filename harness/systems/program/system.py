@@ -59,7 +59,8 @@ class CommandSystem:
             )
         # A program whose command does not say how parallel it is cannot be rescaled.
         possible = CAPABILITIES if family.file.can_rescale else CAPABILITIES - {Capability.RESCALE}
-        faults, left = applicable(scenario.faults, possible, MISSING, family.file.servers)
+        servers = family.file.servers
+        faults, left = applicable(scenario.faults, possible, MISSING, servers, self._servers.immortal)
         machine = self._machine(family)
         with (
             trial_folder(self._folder) as folder,

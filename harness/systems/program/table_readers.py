@@ -4,7 +4,8 @@ The rules this module lives by:
 
 - Each read is a whole snapshot. Files that a table does not name, such as those of a killed commit or ones
   that were compacted, are not rows.
-- A reader takes its time, so it runs in a thread of its own, and rests twice as long as its last read took.
+- A reader takes its time, so it runs in a thread of its own, and rests twice as long as its last read took,
+  up to some seconds. Its library is imported before the program starts.
 - A read may fail while the program writes, and is tried again. One that still fails when the program is over
   is a mistake of the reader, reported in one line, and no verdict about the program.
 """
@@ -17,6 +18,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +34,7 @@ from onceproof.harness.systems.program.trial_end import TrialEnd
 
 _RESTS: Final = 2.0
 """How many times as long as a read the pause after it is."""
+_LONGEST_REST_SECONDS: Final = 3.0
 _LAST_TRIES: Final = 3
 _SECONDS_BETWEEN_TRIES: Final = 0.2
 _SECONDS_TO_READ: Final = 120.0
@@ -68,7 +71,7 @@ class SnapshotOutput(ProgramOutput):
         if not self._reading.done():
             return None
         reading, self._reading = self._reading, None
-        self._next_at = now + _RESTS * (now - self._began)
+        self._next_at = now + min(_RESTS * (now - self._began), _LONGEST_REST_SECONDS)
         try:
             rows = reading.result()
         except ReaderFailed:
@@ -140,6 +143,7 @@ class ParquetOutput(SnapshotOutput):
 
     def __init__(self, end: TrialEnd[Output]) -> None:
         require(f"{end.place}.kind 'parquet'", PARQUET)
+        import_module("pyarrow.parquet")
         super().__init__(end)
         self._known: dict[tuple[str, int, int], list[Row]] = {}
         """By file, length and time of change, its rows."""
@@ -189,6 +193,7 @@ class DeltaOutput(SnapshotOutput):
 
     def __init__(self, end: TrialEnd[Output]) -> None:
         require(f"{end.place}.kind 'delta'", DELTA)
+        import_module("deltalake")
         super().__init__(end)
 
     def read(self) -> list[Row]:
@@ -209,6 +214,7 @@ class IcebergOutput(SnapshotOutput):
 
     def __init__(self, end: TrialEnd[Output]) -> None:
         require(f"{end.place}.kind 'iceberg'", ICEBERG)
+        import_module("pyiceberg.catalog")
         super().__init__(end)
 
     def read(self) -> list[Row]:

@@ -15,7 +15,7 @@ from tests.harness.systems.program.programs import RECORDS, events_of, program, 
 pytestmark = pytest.mark.local_kill
 
 KILL = Fault("kill_process", "committed", occurrence=2)
-DONE = "[done]\nquiet_seconds = 60\nmost_seconds = 600\n"
+DONE = "[done]\nquiet_seconds = 300\nmost_seconds = 600\n"
 OUTPUT = f'[output]\nkind = "files"\n{DONE}'
 KEEPS = """
     import json, os, sys, time

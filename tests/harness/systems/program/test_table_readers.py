@@ -14,7 +14,7 @@ from tests.harness.systems.program.programs import RECORDS, events_of, program, 
 pytestmark = pytest.mark.local_kill
 
 KILL = Fault("kill_process", "committed", occurrence=2)
-PATIENT = "[done]\nquiet_seconds = 60\nmost_seconds = 600\n"
+PATIENT = "[done]\nquiet_seconds = 300\nmost_seconds = 600\n"
 TABLE_OF_FILES = """
     import json, os, sys, time, uuid
     given, folder = sys.argv[1] + "/numbers.jsonl", sys.argv[2]
