@@ -4,7 +4,8 @@ The rules this module lives by:
 
 - The harness writes past the proxy of the program, and waits while a server is away.
 - A record is a message, a row of a transaction of its own, or a line of an object.
-- A commit whose answer was lost is not repeated where the server can say what became of it.
+- PostgreSQL keeps the numbers of the given rows in a table of its own, written in the same transactions. So a
+  commit whose answer was lost is not repeated.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ from onceproof.harness.systems.program.inputs import DeliveredInput, InputBatche
 from onceproof.harness.systems.program.trial_end import TrialEnd
 
 _SECONDS_TO_DELIVER: Final = 30.0
+_MAKE_COUNTS: Final = """
+    CREATE SCHEMA IF NOT EXISTS onceproof;
+    CREATE TABLE IF NOT EXISTS onceproof.given (input text, number bigint, PRIMARY KEY (input, number))
+"""
+_COUNT: Final = "INSERT INTO onceproof.given VALUES (%s, %s) ON CONFLICT DO NOTHING"
+"""Changes no row if the record was given before."""
 
 
 def headers_of(end: TrialEnd[Input], fields: Mapping[str, Any]) -> dict[str, str]:
@@ -63,8 +70,6 @@ class PostgresInput(DeliveredInput):
     def __init__(self, end: TrialEnd[Input]) -> None:
         self.address = end.file.table
         self._connection: Any = None
-        self._transaction: int | None = None
-        """The one whose commit has had no answer."""
         super().__init__(end)
 
     def deliver(self, number: int, split: str, record: InputRecord) -> None:
@@ -80,11 +85,11 @@ class PostgresInput(DeliveredInput):
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = psycopg.connect(self._end.server, connect_timeout=2)
-            if not self._was_committed():
+                self._connection.execute(_MAKE_COUNTS)
+            count = self._connection.execute(_COUNT, [self._end.folder.name, number])
+            if count.rowcount:
                 self._connection.execute(insert, list(fields.values()))
-                ((self._transaction,),) = self._connection.execute("SELECT txid_current()")
-                self._connection.commit()
-            self._transaction = None
+            self._connection.commit()
         except psycopg.OperationalError:
             self._connection = None
             raise NotTaken from None
@@ -98,12 +103,6 @@ class PostgresInput(DeliveredInput):
         finally:
             if self._connection is not None:
                 self._connection.close()
-
-    def _was_committed(self) -> bool:
-        if self._transaction is None:
-            return False
-        ((status,),) = self._connection.execute("SELECT txid_status(%s)", [self._transaction])
-        return bool(status == "committed")
 
 
 class SqlInput(DeliveredInput):
