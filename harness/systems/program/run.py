@@ -38,6 +38,8 @@ from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled
 from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
+from onceproof.harness.systems.flink.home import home_of_jobs
+from onceproof.harness.systems.flink.jobs import JobClusters, JobProcess, JobTrial
 from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
@@ -75,8 +77,12 @@ class ProgramRun:
     folder: Path
     measured: Measured | None
     """By the control run; None: this is the control run."""
+    clusters: JobClusters = field(default_factory=JobClusters)
+    """For a job of Flink."""
+    _job: JobTrial | None = None
+    """The job of Flink that the program is."""
     _history: ProgramHistory = field(init=False)
-    _process: ProgramProcess | None = None
+    _process: ProgramProcess | JobProcess | None = None
     _restart_at: float | None = 0.0
     """When the program starts next, while it does not run."""
     _by_supervisor: bool = False
@@ -104,6 +110,9 @@ class ProgramRun:
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
         file = self.family.file
+        if file.flink is not None:
+            pool = self.clusters.pool(file.flink)
+            self._job = JobTrial(file.flink, self.family.path, pool, lambda: self._history.was_struck)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
         wanted: tuple[Fault | Operation, ...] = (*self.faults, *self.scenario.asked)
@@ -135,7 +144,9 @@ class ProgramRun:
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
             if self._process is not None:
-                self._process.kill()
+                self._process.discard()
+            if self._job is not None:
+                self._job.close()
         return self._history.at_rest(self.ends.output.half_rows(), self._pace.measure().seconds * 1000)
 
     def control(self) -> ControlRun:
@@ -164,19 +175,24 @@ class ProgramRun:
         else:
             self._run_hook("before_start", hooks.before_start)
         self._log = self.folder / f"start-{starts}.txt"
-        self._pace.start()
-        self._process = ProgramProcess(
-            [filled(word, values) for word in words],
-            {**os.environ, **self.ends.environment, **environment},
-            self.folder,
-            self._log,
-            self.ends.output.file_of_start(starts),
-            f"{self.family.path}: program.command",
-        )
+        if self._job is not None:
+            self._process = self._job.start(values, self._log)
+            # It has waited for its cluster.
+            self._pace.start()
+        else:
+            self._pace.start()
+            self._process = ProgramProcess(
+                [filled(word, values) for word in words],
+                {**os.environ, **self.ends.environment, **environment},
+                self.folder,
+                self._log,
+                self.ends.output.file_of_start(starts),
+                f"{self.family.path}: program.command",
+            )
+            self.ends.input.started(self._process.stdin)
         self._restart_at = None
         self._is_ready = False
         self._by_supervisor = False
-        self.ends.input.started(self._process.stdin)
         if not command.ready:
             self._becomes_ready()
 
@@ -217,7 +233,7 @@ class ProgramRun:
         code, said = self._process.exit_code, self._process.last_words()
         # What it has printed and written before its end is looked at before the next start.
         self._read_log()
-        self._process.kill()
+        self._process.discard()
         self._process = None
         self._look()
         file = self.family.file
@@ -436,6 +452,8 @@ class ProgramRun:
 def of_this_machine(family: ProgramFamily) -> dict[str, str]:
     """Return what placeholders stand for in all trials of a program on this machine."""
     values = {"python": python_with(family.file.program.packages), "here": str(family.path.absolute().parent)}
+    if (job := family.file.flink) is not None:
+        values["flink_jars"] = home_of_jobs(job.version, job.connectors).class_path
     if family.file.names("java"):
         try:
             values["java"] = str(find_java(os.environ).home / "bin" / "java")
