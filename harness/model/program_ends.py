@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from onceproof.harness.model.columns import OrderedBy, is_tolerance
 from onceproof.harness.model.fault_kinds import ServerName
 
 InputKind: TypeAlias = Literal[
@@ -87,6 +88,10 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Files and Parquet: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
     columns: tuple[str, ...] = ()
     """Which fields of a row are compared, in this order; none: those of the oracle's ``row_schema``."""
+    tolerance: dict[str, float] = {}
+    """See ``FamilyOptions``."""
+    ordered_by: OrderedBy | None = None
+    """See ``FamilyOptions``."""
     topic: str = ""
     """Kafka: its name; "": a new one in each trial."""
     key: str = ""
@@ -134,6 +139,7 @@ _NEEDED: Final[_Fields] = {"url": ("sql",), "table": ("postgres", "sql"), "comma
 _OF_FORMATS: Final[_Fields] = {"schema": ("avro",), "descriptor": ("protobuf",), "message": ("protobuf",)}
 _OF_MESSAGES: Final = ("avro", "protobuf", "bytes")
 """Formats that have no lines: a message of Kafka is one record."""
+NO_COMPARISON: Final = "tolerance and ordered_by belong to a single output; leave the others out"
 CALLED_BY_HARNESS: Final = ("socket", "http")
 SERVER_KINDS: Final[tuple[ServerName, ...]] = ("postgres", "kafka", "s3")
 
@@ -174,5 +180,8 @@ def contradictions(place: str, end: Input | Output) -> Iterator[str]:
     if isinstance(end, Output):
         if end.pattern.startswith("/") or ".." in Path(end.pattern).parts:
             yield f"{place}.pattern: {end.pattern!r} leaves {{output}}; write it relative to that folder"
+        for column, amount in end.tolerance.items():
+            if not is_tolerance(amount):
+                yield f"{place}.tolerance.{column}: {amount} is not above 0 and below 1"
         if end.kind == "iceberg" and bool(end.catalog) != bool(end.table):
             yield f"{place}: catalog and table belong together: one is missing"

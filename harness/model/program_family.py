@@ -22,7 +22,7 @@ from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from onceproof.harness.model.columns import column_types_of
+from onceproof.harness.model.columns import column_types_of, columns_of
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Declared,
@@ -38,7 +38,7 @@ from onceproof.harness.model.family import (
     options_of,
 )
 from onceproof.harness.model.history import Row
-from onceproof.harness.model.program_ends import Input, Output, splits_of
+from onceproof.harness.model.program_ends import NO_COMPARISON, Input, Output, splits_of
 from onceproof.harness.model.program_file import ProgramFile, ProgramFileError, read_program_file
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.user_file import error_line, import_file
@@ -91,7 +91,18 @@ class ProgramFamily:
             table_keys=asked.table_keys + tags if asked.table_keys else 0,
             versions=None if versions is None else lambda records: self._tagged(versions(records)),
             servers=file.servers,
+            tolerance={} if tags else file.outputs[0].tolerance or asked.tolerance,
+            ordered_by=None if tags else file.outputs[0].ordered_by or asked.ordered_by,
         )
+        if tags and (asked.tolerance or asked.ordered_by):
+            raise FamilyError(f"{oracle_file or path}: {NO_COMPARISON}")
+        for problem in self.options.wrong_columns(self.row_columns):
+            raise FamilyError(f"{path}: output.{problem}")
+
+    @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The columns of a row, in the order in which they are compared; none of several outputs."""
+        return tuple(self.columns_of(self.file.outputs[0])) if len(self.file.outputs) == 1 else ()
 
     def columns_of(self, end: Input | Output) -> dict[str, str]:
         """Return the columns of a record or row with their types as Spark DDL has them; "": not known."""
@@ -147,7 +158,9 @@ class ProgramFamily:
 class EachRecordOnce:
     """Records with a number and a key, each of which comes out once; the oracle of a program without one.
 
-    With several inputs each has a split, and with several outputs each record comes out once of each.
+    With several inputs each has a split, and with several outputs each record comes out once of each. Splits
+    are read in any order. So what has an order stands in one split: all records, or those of a key, which is
+    then part of a row.
     """
 
     def __init__(self, file: ProgramFile) -> None:
@@ -156,24 +169,36 @@ class EachRecordOnce:
         self.row_schema = f"{number} BIGINT"
         self._inputs = [each.name for each in file.inputs if each.name]
         self._outputs = [each.name for each in file.outputs if len(file.outputs) > 1]
+        self._most_splits = MOST_SPLITS
+        self._spreads_keys = True
+        ordered_by = file.outputs[0].ordered_by
+        if ordered_by is not None and key in ordered_by.key:
+            self._spreads_keys = False
+            self.row_schema = self.record_schema
+        elif ordered_by is not None:
+            self._most_splits = 1
 
     def generate(self, random: Random) -> Workload:
         """Draw up to MOST_RECORDS records in up to MOST_SPLITS splits; no two have the same number."""
         splits: dict[str, Sequence[InputRecord]] = {}
         number = 0
-        for split in range(len(self._inputs) or 1 + int(random.random() * MOST_SPLITS)):
+        for split in range(len(self._inputs) or 1 + int(random.random() * self._most_splits)):
             records: list[InputRecord] = []
             time = 0
+            first_key = 0 if self._spreads_keys else split * KEYS
             for _ in range(1 + int(random.random() * MOST_RECORDS / MOST_SPLITS)):
                 time += int(random.random() * LATEST_STEP_MS)
-                records.append((time, (number, f"k{int(random.random() * KEYS)}")))
+                records.append((time, (number, f"k{first_key + int(random.random() * KEYS)}")))
                 number += 1
             splits[self._inputs[split] if self._inputs else f"split-{split}"] = records
         return Workload(splits)
 
     def expected(self, records: Records, declared: Declared) -> Rows | Mapping[str, Rows]:
-        """Return the number of each record."""
-        rows = [(value[0],) for split in records.values() for _, value in split if isinstance(value, tuple)]
+        """Return the number of each record, with its key where that is part of a row."""
+        columns = len(columns_of(self.row_schema))
+        rows = [
+            value[:columns] for split in records.values() for _, value in split if isinstance(value, tuple)
+        ]
         return dict.fromkeys(self._outputs, rows) if self._outputs else rows
 
 

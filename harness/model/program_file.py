@@ -21,9 +21,11 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from onceproof.harness.model.columns import OrderedBy
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 from onceproof.harness.model.program_ends import (
     CALLED_BY_HARNESS,
+    NO_COMPARISON,
     SERVER_KINDS,
     Input,
     Output,
@@ -311,6 +313,8 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
             yield f"{kind}: each [[{kind}]] needs a name of its own"
         for name, end in zip(names, ends, strict=True):
             yield from contradictions(f"{kind}.{name}" if len(names) > 1 else kind, end)
+    if len(file.outputs) > 1 and any(each.tolerance or each.ordered_by for each in file.outputs):
+        yield f"output: {NO_COMPARISON}"
     for number, rendered in enumerate(file.render):
         if rendered.file.startswith("/") or ".." in Path(rendered.file).parts:
             yield f"render[{number}].file: {rendered.file!r} leaves {{folder}}; write it relative to that"
@@ -406,13 +410,14 @@ def _near(name: str, names: Collection[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
 
 
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?(\w*)(?:\[.*\])?`)?")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?([\w.]*)(?:\[.*\])?`)?")
 _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "": ProgramFile,
     "program": Command,
     "flink": FlinkJob,
     "input": Input,
     "output": Output,
+    "output.ordered_by": OrderedBy,
     "done": Done,
     "render": Render,
     "hooks": Hooks,

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.history import Row, as_tuple
+from onceproof.harness.model.history import Row, Stand, as_tuple
 from onceproof.harness.model.program_ends import Output
 from onceproof.harness.systems.process.kafka_clients import reader_settings
 from onceproof.harness.systems.program.line_formats import row_or_line_of
@@ -46,6 +46,13 @@ class ProgramOutput(ABC):
     def read_at(self) -> float:
         """Return a monotonic time: what could be read before it, ``rows`` has shown."""
         return time.monotonic()
+
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        """Return where each of the ``count`` rows of the last look stands, which had a number.
+
+        By default a look is a snapshot, in which rows have no order.
+        """
+        return [(None, 2 * look - 1, 2 * look)] * count
 
     def read_to_end(self) -> None:
         """Read what a reader has not been shown yet, when the program is over."""
@@ -77,6 +84,11 @@ class AllOutputs(ProgramOutput):
             name: [(name, *row) for row in rows] for name, rows in looks.items() if rows is not None
         }
         return [row for rows in self._rows.values() for row in rows]
+
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        if len(self._outputs) == 1:
+            return next(iter(self._outputs.values())).stand(look, count)
+        return super().stand(look, count)
 
     def read_at(self) -> float:
         return min(each.read_at() for each in self._outputs.values())
@@ -110,15 +122,21 @@ class OutputFiles(ProgramOutput):
         self._pattern = end.file.pattern
         self._row_of = row_or_line_of(end.columns, end.file.format)
         self._half: list[str] = []
+        self._places: list[str] = []
 
     def rows(self) -> list[Row]:
         rows: list[Row] = []
-        self._half = []
+        self._half, self._places = [], []
         for path in visible_files(self._folder, self._pattern):
             # A file may be renamed or removed between the list and the read.
             with suppress(FileNotFoundError, IsADirectoryError):
                 rows += self._rows_of(path)
+            self._places += [str(path)] * (len(rows) - len(self._places))
         return rows
+
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        # Files are read one after another: what this look has found may have been there since the last began.
+        return [(place, 2 * look - 2, 2 * look + 1) for place in self._places]
 
     def half_rows(self) -> list[str]:
         return self._half
@@ -142,6 +160,9 @@ class StandardOutput(OutputFiles):
     def file_of_start(self, start: int) -> Path:
         return self._folder / f"{start:06}.txt"
 
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        return [("", look, look)] * count
+
 
 class OutputTopic(ProgramOutput):
     """The committed messages of a topic."""
@@ -152,6 +173,7 @@ class OutputTopic(ProgramOutput):
         topic = self.address = end.topic
         self._row_of = message_row_of(end.file, end.columns, end.here, end.place)
         self._rows: list[Row] = []
+        self._partitions: list[str] = []
         self._consumer = Consumer(reader_settings(end.server, f"{topic}-harness"))
         partitions = self._consumer.list_topics(topic, timeout=_SECONDS_TO_LIST).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
@@ -159,6 +181,10 @@ class OutputTopic(ProgramOutput):
     def rows(self) -> list[Row]:
         self._take(0)
         return self._rows
+
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        # What one partition shows says nothing of when another one had its messages.
+        return [(partition, 0, 0) for partition in self._partitions]
 
     def read_to_end(self) -> None:
         while self._take(_SECONDS_FOR_THE_REST):
@@ -169,11 +195,9 @@ class OutputTopic(ProgramOutput):
 
     def _take(self, seconds: float) -> int:
         messages = self._consumer.consume(_MOST_MESSAGES, seconds)
-        self._rows += [
-            self._row_of(_bytes_of(message.key()), _bytes_of(message.value()))
-            for message in messages
-            if message.error() is None
-        ]
+        read = [message for message in messages if message.error() is None]
+        self._rows += [self._row_of(_bytes_of(each.key()), _bytes_of(each.value())) for each in read]
+        self._partitions += [str(message.partition()) for message in read]
         return len(messages)
 
 
