@@ -21,6 +21,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from onceproof.harness.model.columns import OrderedBy, is_tolerance
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 
 InputKind: TypeAlias = Literal["files", "kafka", "stdin", "socket"]
@@ -142,6 +143,10 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Files only: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
     columns: tuple[str, ...] = ()
     """Which fields of a row are compared, in this order; none: those of the family's ``row_schema``."""
+    tolerance: dict[str, float] = {}
+    """See ``FamilyOptions``."""
+    ordered_by: OrderedBy | None = None
+    """See ``FamilyOptions``."""
     table: str = ""
     """PostgreSQL only: the table, with its schema and a dot before it if it is in another than the usual."""
     create: tuple[str, ...] = ()
@@ -282,6 +287,9 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
         yield f"input.key belongs to the kind 'kafka', not to {file.input.kind!r}"
     if (file.output.kind == "postgres") != bool(file.output.table):
         yield "output.table belongs to the kind 'postgres', which needs it"
+    for column, amount in file.output.tolerance.items():
+        if not is_tolerance(amount):
+            yield f"output.tolerance.{column}: {amount} is not above 0 and below 1"
     if file.output.create and file.output.kind != "postgres":
         yield f"output.create belongs to the kind 'postgres', not to {file.output.kind!r}"
     if file.output.pattern.startswith("/") or ".." in Path(file.output.pattern).parts:
@@ -344,13 +352,14 @@ def _near(name: str, names: Collection[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
 
 
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?(\w*)`)?")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?([\w.]*)`)?")
 _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "": ProgramFile,
     "program": Command,
     "flink": FlinkJob,
     "input": Input,
     "output": Output,
+    "output.ordered_by": OrderedBy,
     "done": Done,
 }
 

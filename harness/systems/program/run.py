@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.java import JavaMissing, find_java
+from onceproof.harness.model.close_rows import lacks_rows, tolerances_of, with_rounding
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
@@ -274,7 +275,8 @@ class ProgramRun:
     def _look(self) -> None:
         """Look at the output, and note which rows are there or gone since the last look."""
         rows = self.ends.output.rows()
-        new = None if rows is None else self._history.looked(rows)
+        stand = self.ends.output.stand if self.family.options.ordered_by else None
+        new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
             return
         self._pace.look(new.total())
@@ -402,7 +404,12 @@ class ProgramRun:
 
     def _are_missing(self) -> bool:
         """Return whether it is known that rows are missing."""
-        return self._expected is not None and bool(self._expected - self._history.shown)
+        if self._expected is None:
+            return False
+        # Rows that differ by rounding are there, right or not: no others come in their places.
+        shown = self._history.shown
+        amounts = with_rounding(self._expected | shown, tolerances_of(self.family))
+        return lacks_rows(self._expected, shown.elements(), amounts)
 
     def _worked_seconds(self) -> float:
         return 0.0 if self._process is None else self._process.worked_seconds()
