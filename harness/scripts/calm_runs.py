@@ -7,8 +7,8 @@ Rules:
   checkpoints and watermarks come, how much time passes. None has a fault, a restart or a rescale.
 - What all of them agree on is determined by the records. A row is judged by the columns on which they agree,
   as multisets; by all columns if the runs are equal.
-- Some let an hour pass, a day, or as much as the job's state and timers wait. A job whose rows depend on that is judged by the others where no clock is
-  set: a run takes seconds, and a minute passes in one of those.
+- Some let an hour pass, a day, or as much as the job's state and timers wait. A job whose rows depend on
+  that is judged by the others where no clock is set: a run takes seconds, and a minute passes in one.
 - A run that fails, or does not end, has no rows.
 """
 
@@ -40,6 +40,8 @@ RowCounts: TypeAlias = Counter[Row]
 _LARGE_BUFFER: Final = 40
 _CHECKPOINTS_MS: Final = (1, 3, 10)
 MINUTE_MS: Final = 60_000
+_PLACES: Final = (0.5, 1.0, 1.5)
+"""Where much time passes: state that is needed before and after it must be there."""
 _MOST_KEPT: Final = 2_000
 _MOST_VARIANTS: Final = 100
 _UNIFORM: Final = 8
@@ -96,15 +98,16 @@ def later_variants_of(calm: Scenario, waits_ms: Sequence[int] = ()) -> Iterator[
     Args:
         waits_ms: how long the job's state and timers wait.
     """
-    for passed_ms in dict.fromkeys((HOUR_MS, LONGEST_MS, *waits_ms)):
-        yield _after(calm, passed_ms)
-        if passed_ms in waits_ms:
-            yield _after(calm, passed_ms + 1)
+    ends_ms = [ms + just for ms in waits_ms for just in (0, 1)]
+    for passed_ms in dict.fromkeys((HOUR_MS, LONGEST_MS, *ends_ms)):
+        for place in _PLACES:
+            yield _after(calm, passed_ms, place)
 
 
-def _after(calm: Scenario, passed_ms: int) -> Scenario:
-    middle = max(1, calm.record_count())
-    passes = Fault("clock_ahead", "element", occurrence=middle, delay=passed_ms)
+def _after(calm: Scenario, passed_ms: int, place: float = 1.0) -> Scenario:
+    """Return a scenario in which time passes; ``place`` is in records of two operators each."""
+    nth = max(1, round(place * calm.record_count()))
+    passes = Fault("clock_ahead", "element", occurrence=nth, delay=passed_ms)
     return _limited(replace(calm, faults=(passes,)))
 
 

@@ -335,13 +335,13 @@ def _exists(path: str) -> bool:
 
 
 def answered(function: Callable[..., Any], *values: Any, error: Exception, **named: Any) -> Any:
-    """Call the outside, and raise an error if a fault says so: before the call, or when it has taken place."""
+    """Call the outside, and raise an error if a fault says so: before the call, or after it."""
     fault = _running.call_fault()
     if fault is not None and fault.means != ANSWERED:
         raise error
     result = function(*values, **named)
     if fault is not None:
-        # A file that was opened, or a cursor: nobody gets it.
+        # A file that was opened, or a cursor, which the caller does not get.
         if hasattr(result, "close"):
             result.close()
         raise error

@@ -57,7 +57,11 @@ from onceproof.harness.scripts.script_family import ScriptFamily
 from onceproof.harness.scripts.script_notes import keeps_transactions
 from onceproof.harness.scripts.variations import first_records
 from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
-from onceproof.harness.systems.simulation.comparison_runs import recorded_run, restored_run, undisturbed_checkpoint
+from onceproof.harness.systems.simulation.comparison_runs import (
+    recorded_run,
+    restored_run,
+    undisturbed_checkpoint,
+)
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -223,7 +227,9 @@ class UpgradeFamily:
         begun = kinds.index(JOB_UPGRADED)
         attempt = next((each for each in run.events[begun:] if each[1] == ATTEMPT_STARTED), None)
         before = [each for each in run.checkpoints if each.events_before <= begun]
-        restored = [each for each in before if attempt and each.metadata.checkpoint_id == attempt[3]["restored"]]
+        restored = [
+            each for each in before if attempt and each.metadata.checkpoint_id == attempt[3]["restored"]
+        ]
         return restored[-1] if restored else None
 
     # The comparison.
