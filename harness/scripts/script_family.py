@@ -480,7 +480,12 @@ class ScriptFamily:
             else vertex.parallelism
             for vertex in vertices
         }
+        sources = [graph.vertices[edge.source] for vertex in vertices for edge in vertex.inputs]
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
+        self.mixes: bool = any(
+            source.parallelism > 1 and kind is not PartitionerKind.FORWARD
+            for source, kind in zip(sources, edges, strict=True)
+        )
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
 
 
