@@ -27,6 +27,7 @@ from onceproof.engine.connectors.source import ForwardingReader, Source, SplitRe
 from onceproof.engine.elements import Record
 from onceproof.engine.protocol_points import ABORTED, ELEMENT, PRE_COMMITTED, RESTORING
 from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.user_file import modules_in
 from onceproof.harness.scripts.outside import (
     ANSWERED,
     CallFault,
@@ -103,8 +104,7 @@ def is_of_script(kind: type, folder: Path) -> bool:
 
 
 def _lies_in(module_name: str, folder: Path) -> bool:
-    file = getattr(sys.modules.get(module_name), "__file__", None)
-    return file is not None and Path(file).absolute().parent == folder
+    return bool(modules_in((folder,), (module_name,)))
 
 
 def far_module_of(end: Any, folder: Path) -> str:
