@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from onceproof.harness.commands.script_options import upgrade_address
+from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.model.exit_codes import FOLLOWING, line_of
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.family_places import address_of, default_system, load_family, system_of_program
@@ -88,6 +90,49 @@ def test_a_file_of_seven_lines_is_enough(write):
         ("[output]\n", '[output]\npattern = "../*"\n', r"'\.\./\*' leaves \{output\}"),
         ("[output]\n", '[output]\npattern = "/etc/*"\n', r"'/etc/\*' leaves \{output\}"),
         ("[program]", "[program", r"not TOML"),
+        (
+            "[output]\n",
+            '[output]\nschema = "x"\n',
+            r"output\.schema belongs to the format 'avro', not to 'json'",
+        ),
+        (
+            "[output]\n",
+            '[output]\nformat = "avro"\n',
+            r"output\.schema belongs to the format 'avro', which needs",
+        ),
+        (
+            "[output]\n",
+            '[output]\nformat = "bytes"\n',
+            r"output\.format: 'bytes' belongs to the kind 'kafka'",
+        ),
+        (
+            '[output]\nkind = "files"',
+            '[output]\nkind = "command"',
+            r"output\.command belongs .*, which needs it",
+        ),
+        (
+            '[output]\nkind = "files"',
+            '[output]\nkind = "iceberg"\ntable = "t"',
+            r"output: catalog and table belong",
+        ),
+        ("job.py", "{port}", r"\{port\} has no value here"),
+        ("job.py", "{input.orders}", r"\{input\.orders\} has no value here: write one of .*input, output"),
+        ("job.py", "{s3}", r"\{s3\} has no value: neither input nor output is of the kind 's3'"),
+        (
+            "[input]",
+            '[[render]]\ntemplate = "x"\nfile = "../x"\n[input]',
+            r"render\[0\]\.file: '\.\./x' leaves",
+        ),
+        (
+            "[input]",
+            '[[render]]\ntemplate = "x"\nflie = "x"\n[input]',
+            r"unknown field render\.flie; did you mean file",
+        ),
+        (
+            "\n[program]",
+            'oracle = "x"\ncolumns = { id = "n" }\n[program]',
+            r"columns: they rename those of records",
+        ),
         ("\n[program]", 'promise = "always"\n[program]', r"promise: invalid enum value"),
     ],
 )
@@ -98,6 +143,13 @@ def test_each_mistake_is_one_line_with_file_field_and_mend(write, before, after,
         read_program_file(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_each_of_several_outputs_needs_a_name(write):
+    text = PLAIN.replace("[output]", '[[output]]\nname = "rows"').replace("[input]", "[[input]]")
+    assert [each.name for each in read_program_file(write(text)).outputs] == ["rows"]
+    with pytest.raises(ProgramFileError, match=r"output: each \[\[output\]\] needs a name of its own"):
+        read_program_file(write(text + '[[output]]\nname = "rows"\nkind = "stdout"\n'))
 
 
 FLINK = PLAIN.replace('[program]\ncommand = ["{python}", "job.py"]', '[flink]\njar = "sum.jar"')
@@ -195,12 +247,41 @@ def test_a_system_that_runs_no_program_is_refused_and_flink_runs_jobs_of_flink(w
         system_of_program(str(write(PLAIN)), "flink")
 
 
+def test_an_address_names_another_release_of_flink_and_comes_back_from_the_family(write):
+    address = f"{write(FLINK)}?flink_version=1.20.5"
+    family = load_family(address)
+    assert isinstance(family, ProgramFamily)
+    assert [job.version for _, job in family.jobs] == ["1.20.5"]
+    assert address_of(family) == address
+    assert default_system(family) == "command"
+    with pytest.raises(FamilyError, match=r"flink\.version: '1\.x' is not a release"):
+        load_family(f"{write(FLINK)}?flink_version=1.x")
+    with pytest.raises(FamilyError, match="--flink-version is for jobs of Flink"):
+        load_family(f"{write(PLAIN)}?flink_version=1.20.5")
+
+
+def test_an_upgrade_has_both_versions_and_each_scenario_a_stop_between_them(write, tmp_path):
+    old = tmp_path / "old.toml"
+    old.write_text(FLINK.replace("[flink]", '[flink]\nversion = "1.20.5"'), encoding="utf-8")
+    address = upgrade_address(old, str(write(FLINK)), is_allowed=False)
+    family = load_family(address)
+    assert isinstance(family, ProgramFamily)
+    versions = [(path.name, job.version) for path, job in family.jobs]
+    assert versions == [("old.toml", "1.20.5"), ("job.toml", "2.3.0")]
+    assert address_of(family) == address
+    drawn = [with_program_faults(family, scenario_of(family, seed)) for seed in range(20)]
+    assert all([each.kind for each in scenario.asked] == ["terminate"] for scenario in drawn)
+    old.write_text(PLAIN, encoding="utf-8")
+    with pytest.raises(FamilyError, match=r"old\.toml: upgrade takes jobs of Flink"):
+        load_family(address)
+
+
 def test_an_oracle_in_python_needs_two_functions_and_a_schema(write, tmp_path):
     (tmp_path / "oracle.py").write_text(ORACLE, encoding="utf-8")
     family = load_family(str(write(f'oracle = "oracle.py"\n{PLAIN}')))
     assert isinstance(family, ProgramFamily)
     check_family(family)
-    assert family.row_columns == ("word", "n")
+    assert family.columns_of(family.file.outputs[0]) == {"word": "STRING", "n": "BIGINT"}
     assert address_of(family) == str(tmp_path / "job.toml")
 
 
@@ -239,7 +320,7 @@ def test_a_built_in_family_can_be_the_oracle(write):
     family = load_family(str(write(f'oracle = "word_count"\n{PLAIN}')))
     word_count = load_family("word_count")
     assert family.generate(Random(1)) == word_count.generate(Random(1))
-    assert family.row_columns == ("word", "count")
+    assert list(family.columns_of(family.file.outputs[0])) == ["word", "count"]
 
 
 def test_a_promise_of_at_least_once_is_an_option_of_the_family(write):
