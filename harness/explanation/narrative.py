@@ -97,7 +97,7 @@ def _event(event: Event) -> Iterator[Line]:
             what = f"attempt {subject} with parallelism {payload['parallelism']}, {source}"
             yield step, JOB, "starts", what
         case kinds.FAULT_FIRED:
-            yield step, payload["task"], "FAULT", f"{subject} at {payload['point']}"
+            yield step, payload.get("server") or payload["task"], "FAULT", f"{subject} at {payload['point']}"
         case kinds.TASK_FAILED:
             by = "by a fault" if payload["injected"] else "WITHOUT A FAULT"
             yield step, subject, "dies", f"{by}: {payload['cause']}"

@@ -205,13 +205,23 @@ class History:
         self.events.append((step, ATTEMPT_STARTED, attempt, payload))
 
     def fault_fired(
-        self, step: int, kind: str, point: str, task: str, means: str = "", outside: bool = False
+        self,
+        step: int,
+        kind: str,
+        point: str,
+        task: str,
+        means: str = "",
+        outside: bool = False,
+        server: str = "",
     ) -> None:
         """Record that a planned fault struck; ``means`` is "" for the default of its kind.
 
-        ``outside``: the point was passed as the harness sees a program of which nothing is known.
+        ``outside``: the point was passed as the harness sees a program of which nothing is known. ``server``:
+        which one was struck; "": none was.
         """
         payload: dict[str, Any] = {"point": point, "task": task}
+        if server:
+            payload["server"] = server
         if outside:
             payload["outside"] = True
         if means:

@@ -111,7 +111,9 @@ class ProgramHistory:
     def fault_fired(self, fault: Fault, task: str, given: int) -> None:
         """Add a strike, when so many records had been given."""
         step, statistics = self._next_step(), self.history.statistics
-        self.history.fault_fired(step, fault.kind, fault.point, task, fault.means, outside=True)
+        self.history.fault_fired(
+            step, fault.kind, fault.point, task, fault.means, outside=True, server=fault.server
+        )
         statistics.count_strike(fault.kind, fault.point, fault.means)
         if FAULTS[fault.kind].is_kill:
             recovery = Recovery(fault.kind, fault.point, task, self.parallelism, given)
