@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from onceproof.harness.model.run_record import RunRecord
 
 Row: TypeAlias = tuple[Any, ...]
 Cut: TypeAlias = Mapping[str, int]
@@ -182,6 +185,8 @@ class History:
     statistics: Statistics = field(default_factory=Statistics)
     trace: dict[str, Any] | None = None
     """Lanes, arrows and marks for the diagram and the explanation; only a replay fills it."""
+    record: RunRecord | None = None
+    """What a run of a real system leaves for its reader."""
 
     def attempt_started(
         self,
