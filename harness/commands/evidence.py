@@ -30,9 +30,12 @@ ARCHIVE: Final = "evidence.tar.gz"
 DRAFT: Final = "issue.md"
 MOST_LINES: Final = 40
 """Of the timeline in a draft: the last ones before the end."""
+MOST_VERSIONS: Final = 12
+"""Of a draft: those that the program's file names come first."""
 _COMMON: Final = frozenset({"root", "user", "admin", "ubuntu", "runner", "postgres"})
 """Names of users that say nothing, and are words."""
 _HOMES: Final = re.compile(r"/(?:home|Users)/[^/\s\"':]+")
+_PASSWORD: Final = re.compile(r"(://[^/\s:@]+:|password=)[^@\s/'\"]+")
 _PROMISES: Final[Mapping[str, str]] = {
     "exactly_once": "Each expected row appears exactly once, whatever is killed meanwhile.",
     "at_least_once": "Each expected row appears at least once, whatever is killed meanwhile.",
@@ -60,7 +63,7 @@ def without_private(text: str, private: Mapping[str, str]) -> str:
             text = text.replace(name, private[name])
         elif name not in _COMMON and len(name) > 1:
             text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", private[name], text)
-    return _HOMES.sub("<home>", text)
+    return _PASSWORD.sub(r"\1<password>", _HOMES.sub("<home>", text))
 
 
 def _kept(folder: Path) -> list[Path]:
@@ -90,7 +93,7 @@ def _entries(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 def _draft(name: str, about: About, contents: Mapping[str, bytes]) -> str:
     """Return the draft of an issue for the project of the program."""
-    versions = [f"| {program} | {version} |" for program, version in about.versions]
+    versions = [f"| {program} | {version} |" for program, version in about.versions[:MOST_VERSIONS]]
     return "\n".join(
         [
             f"# {about.family}: {about.signature[1]}",
@@ -124,6 +127,8 @@ def _draft(name: str, about: About, contents: Mapping[str, bytes]) -> str:
             "| what | version |",
             "| --- | --- |",
             *versions,
+            "",
+            "`versions.txt` has all of them.",
             "",
         ]
     )

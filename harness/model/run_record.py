@@ -40,6 +40,13 @@ class RunRecord:
     folder: str = ""
     """That folder, which is gone."""
 
+    @classmethod
+    def of(cls, folder: Path) -> RunRecord:
+        """Return the record of a run of which no more is known than the files of its folder."""
+        record = cls()
+        record.add_files(folder)
+        return record
+
     def add_line(self, at: float, of: str, line: str) -> None:
         """Add a line that was printed."""
         if len(self.printed) < MOST_LINES:

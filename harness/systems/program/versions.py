@@ -26,7 +26,10 @@ def versions_of(family: ProgramFamily) -> Iterator[tuple[str, str]]:
             if packages
             else metadata.distributions()
         )
-        yield from sorted({(each.metadata["Name"], each.version) for each in found})
+        named = " ".join(packages).lower()
+        versions = {(each.metadata["Name"], each.version) for each in found}
+        # What the file names comes first, and what else there is by name.
+        yield from sorted(versions, key=lambda each: (each[0].lower() not in named, each))
     if file.names("java") or KAFKA in file.servers:
         try:
             yield "Java", str(find_java(os.environ).version)
