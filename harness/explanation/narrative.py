@@ -99,8 +99,8 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "starts", what
         case kinds.FAULT_FIRED:
             whole = "program" if "outside" in payload and payload["task"] == ANY_TASK else payload["task"]
-            struck = payload["server"] if "server" in payload else whole
-            yield step, struck, "FAULT", f"{subject} at {payload['point']}"
+            struck: dict[str, str] = {"server": whole, **payload}
+            yield step, struck["server"], "FAULT", f"{subject} at {payload['point']}"
         case kinds.TASK_FAILED:
             by = "by a fault" if payload["injected"] else "WITHOUT A FAULT"
             yield step, subject, "dies", f"{by}: {payload['cause']}"

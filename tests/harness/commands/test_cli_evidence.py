@@ -68,17 +68,8 @@ def test_the_archive_says_nothing_of_the_machine_or_its_user(results: Path) -> N
     assert evidence_command(results, None) == PASSED
     files = unpacked(results)
     everything = "\n".join([*files, *files.values()])
-    for private in (
-        "jdoe/",
-        "jdoe@",
-        "jdoe ",
-        "janes-laptop",
-        "/home/",
-        "/Users/",
-        "secret",
-        str(results.parent),
-    ):
-        assert private not in everything, private
+    names = ["jdoe/", "jdoe@", "jdoe ", "janes-laptop", "/home/", "/Users/", "secret", str(results.parent)]
+    assert [name for name in names if name in everything] == []
     said = (
         "<user>@<host> reads <trial>/input for <user>, not jdoes; postgres://me:<password>@127.0.0.1:1/db\n"
     )
@@ -123,9 +114,7 @@ def test_the_same_evidence_is_packed_the_same(results: Path) -> None:
 
 
 def test_a_folder_without_evidence_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError, match="no evidence of a failure: give the results of a run on a real system"
-    ):
+    with pytest.raises(UsageError, match="no evidence of a failure: give the results of a run"):
         evidence_command(tmp_path, None)
     (tmp_path / "about.json").write_text("{}")
     with pytest.raises(UsageError, match="not the evidence of a failure: Object missing required field"):
