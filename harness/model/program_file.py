@@ -201,8 +201,11 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return any(placeholder in _WORD.findall(text) for _, text, _ in _texts(self))
 
 
-def read_program_file(path: Path) -> ProgramFile:
-    """Return what a file says of a program. Raises ProgramFileError."""
+def read_program_file(path: Path, flink_version: str = "") -> ProgramFile:
+    """Return what a file says of a program. Raises ProgramFileError.
+
+    ``flink_version`` takes the place of the release that it names.
+    """
     try:
         file = msgspec.toml.decode(path.read_bytes(), type=ProgramFile)
     except OSError as error:
@@ -211,6 +214,11 @@ def read_program_file(path: Path) -> ProgramFile:
         raise ProgramFileError(f"{path}: {_in_words(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProgramFileError(f"{path}: not TOML: {error}") from None
+    if flink_version and file.flink is not None:
+        flink = msgspec.structs.replace(file.flink, version=flink_version)
+        file = msgspec.structs.replace(file, flink=flink)
+    elif flink_version:
+        raise ProgramFileError(f"{path}: --flink-version is for jobs of Flink: the file has no table [flink]")
     for problem in _contradictions(file):
         raise ProgramFileError(f"{path}: {problem}")
     return file if file.flink is None else _with_cluster(file, file.flink)

@@ -40,7 +40,7 @@ from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED
 from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.flink.home import home_of_jobs
-from onceproof.harness.systems.flink.jobs import JobClusters, JobProcess, JobTrial
+from onceproof.harness.systems.flink.jobs import JobClusters, JobProcess, JobTrial, JobVersion
 from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
@@ -113,9 +113,9 @@ class ProgramRun:
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
         file = self.family.file
-        if file.flink is not None:
-            pool = self.clusters.pool(file.flink)
-            self._job = JobTrial(file.flink, self.family.path, pool, lambda: self._history.was_struck)
+        if versions := self.family.jobs:
+            found = [JobVersion(*version) for version in versions]
+            self._job = JobTrial(found, self.clusters, lambda: self._history.was_struck)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
         wanted: tuple[Fault | Operation, ...] = (*self.faults, *self.scenario.asked)
@@ -467,6 +467,8 @@ def of_this_machine(family: ProgramFamily) -> dict[str, str]:
 
 def prepare(family: ProgramFamily) -> Mapping[str, str]:
     """Build a program by its command for that, and return ``of_this_machine``. Raises FamilyError."""
+    if family.before is not None:
+        prepare(family.before)
     values = of_this_machine(family)
     command = family.file.program.prepare
     if not command:
