@@ -474,6 +474,17 @@ _ROWS: Final = (
         weight=0,
         outside_weight=1,
     ),
+    FaultRow(
+        "fail_call",
+        "call",
+        ("element",),
+        Capability.FAILED_CALLS,
+        "answer a call of {task} with an error",
+        "a call of {task} to the outside was answered with an error",
+        # Plain: nothing is done. Otherwise the call took place.
+        means=("answer",),
+        weight=0,
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
@@ -482,7 +493,7 @@ FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
-_OF_SOME_JOBS: Final = frozenset(("server", "pause", "row", "input", "output", "worker", "folder"))
+_OF_SOME_JOBS: Final = frozenset(("server", "pause", "row", "input", "output", "worker", "folder", "call"))
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
     row.kind for row in _ROWS if row.strikes not in _OF_SOME_JOBS
 )
