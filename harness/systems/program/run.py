@@ -156,7 +156,7 @@ class ProgramRun:
             if self._job is not None:
                 self._job.close()
         self._pace.spend(self._is_ready, following is None)
-        return self._history.at_rest(self.ends.output.half_rows(), self._pace.phase_seconds)
+        return self._history.at_rest(self.ends.output.half_rows(), self._pace.phase_seconds, self.folder)
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
@@ -236,6 +236,7 @@ class ProgramRun:
         file = self.family.file
         for line in self._process.new_lines():
             self._pace.print()
+            self._history.printed(f"start {self._history.starts}", line)
             if not self._is_ready and re.search(file.program.ready, line):
                 self._becomes_ready()
             for point in file.points:
@@ -282,6 +283,7 @@ class ProgramRun:
 
     def _give(self, split: str, record: InputRecord) -> None:
         self.ends.input.give(split, record)
+        self._history.given(split, record)
         self._given += 1
         self._given_at = time.monotonic()
         self._pace.give()
