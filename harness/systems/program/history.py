@@ -155,7 +155,7 @@ class ProgramHistory:
         self._record.add_line(time.time(), of, line)
 
     def at_rest(self, half_rows: Sequence[str], phase_seconds: Mapping[str, float], folder: Path) -> History:
-        """Add lines without an end and the times of the phases; return the history, with its folder's files."""
+        """Add half lines, the times of the phases and the files of the folder, and return the history."""
         self._record.add_files(folder)
         self.history.record = self._record
         for place in half_rows:
