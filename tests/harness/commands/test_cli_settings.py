@@ -70,7 +70,7 @@ def test_families_ignores_the_settings_and_replay_reads_its_time_there(onceproof
     assert onceproof("replay", "3", "--family", "word_count").code == 4
 
 
-RUN = ("run", "forgetful.py", "--scenarios", "40", "-n", "1", "--out", "out", "--shrink-runs", "0")
+RUN = ("run", "forgetful.py", "--scenarios", "16", "-n", "1", "--out", "out", "--shrink-runs", "0")
 
 
 def test_run_with_only_known_failures_passes_and_lists_them(onceproof: Command, forgetful: Path) -> None:
@@ -85,11 +85,11 @@ def test_run_with_only_known_failures_passes_and_lists_them(onceproof: Command, 
     assert 0 < len(known) == lines.count("  since 2026-11-01: ISSUE-12")
     assert [line for line in lines if line.startswith("  onceproof replay ")]
     assert any(
-        line.startswith("forgetful: 40 scenarios, ") and line.endswith(" failed, known") for line in lines
+        line.startswith("forgetful: 16 scenarios, ") and line.endswith(" failed, known") for line in lines
     )
     # The summary names the known failure that did not occur, but not that of a family that did not run.
     assert [line for line in lines if line.startswith("note: Known failures that did not occur")] == [
-        "note: Known failures that did not occur: forgetful: fencing, never seen, in 40 scenarios"
+        "note: Known failures that did not occur: forgetful: fencing, never seen, in 16 scenarios"
         " (if it is fixed, remove it from the settings)"
     ]
     page = Path("out", "index.html").read_text(encoding="utf-8")

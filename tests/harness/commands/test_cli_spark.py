@@ -14,6 +14,7 @@ import pytest
 
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import find_java
+from onceproof.engine.runtime.spark_class_archive import quick_start_options
 from onceproof.engine.runtime.spark_options import SparkOptions
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
@@ -115,14 +116,20 @@ def spark_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
     """Run spark-submit with three cores of this machine."""
     import pyspark
 
-    home = Path(pyspark.__file__).parent
+    home, java = Path(pyspark.__file__).parent, find_java(os.environ)
+    quick = " ".join(quick_start_options(java))
     return subprocess.run(
-        [str(home / "bin" / "spark-submit"), "--master", "local[3,4]", *arguments],
+        [
+            str(home / "bin" / "spark-submit"),
+            *("--master", "local[3,4]", "--driver-java-options", quick),
+            *arguments,
+        ],
         cwd=folder,
         env={
             **os.environ,
-            "JAVA_HOME": str(find_java(os.environ).home),
+            "JAVA_HOME": str(java.home),
             "SPARK_HOME": str(home),
+            "SPARK_LAUNCHER_OPTS": quick,
             "PYSPARK_PYTHON": sys.executable,
         },
         capture_output=True,
