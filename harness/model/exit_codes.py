@@ -7,6 +7,7 @@ The rules this module lives by:
   `git bisect run` and CI depend on them.
 - What the user can correct is reported in one line, without a traceback, and with exit code 4. What only the
   project can correct is exit code 3, in one line too; --debug shows the traceback.
+- A set-up problem is a paragraph: the output of the user's own program tells more than a line.
 - The modules of these error types are slow to import. If an error was raised, its module has been imported;
   so the types are listed here by module and name.
 """
@@ -56,6 +57,9 @@ _MENDABLE: Final = frozenset(
     }
 )
 
+# Unusable input that takes more than a line to tell.
+_PARAGRAPHS: Final = frozenset({("onceproof.harness.model.program_measures", "SetUpProblem")})
+
 # Failures of processes around the command; the message is sufficient, a traceback adds nothing.
 _EXPECTED: Final = frozenset(
     {
@@ -70,6 +74,9 @@ _EXPECTED: Final = frozenset(
 REPLAY_NOTE: Final = "it comes again with: "
 """How the note of an internal error begins that names the command to replay its scenario."""
 
+
+FOLLOWING: Final = "following"
+"""The attribute of an error that the user can correct which holds texts to show below its line."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -93,9 +100,12 @@ def exit_code_of(error: Exception) -> int:
 
 def line_of(error: Exception) -> str:
     error = _mistake_in(error)
+    if _is_any(error, _PARAGRAPHS):
+        return str(error)
     said = " ".join(str(error).split())
     if isinstance(error, UsageError) or _is_any(error, _MENDABLE | _EXPECTED):
-        return said
+        # What follows the line is for a file, as it stands.
+        return "\n\n".join([said, *getattr(error, FOLLOWING, ())])
     if isinstance(error, OSError) and is_full(error):
         return full_line(error)
     if _is_any(error, frozenset({("onceproof.harness.trials.pool", "WorkerFailed")})):
