@@ -435,7 +435,7 @@ def test_an_interrupt_ends_the_campaign_with_the_result_so_far(
         if simulated > 10:
             raise KeyboardInterrupt
 
-    result = campaign(spark, "word_count", scenarios=30, out=tmp_path, progress=interrupt)
+    result = campaign(spark, "word_count", scenarios=40, out=tmp_path, progress=interrupt)
     assert result.run.interrupted
     assert result.judged == 10
     # What tasks of the interrupted wave had written counts, too.
@@ -444,16 +444,16 @@ def test_an_interrupt_ends_the_campaign_with_the_result_so_far(
     assert len((tmp_path / "outcomes.jsonl").read_text().splitlines()) == kept
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
 
-    again = campaign(spark, "word_count", scenarios=30, out=tmp_path)
+    again = campaign(spark, "word_count", scenarios=40, out=tmp_path)
     assert again.resumed >= kept
-    assert (again.judged, again.passed) == (30, True)
-    plain = run(RunPlan(("word_count",), scenarios=30, workers=1), tmp_path / "plain")
+    assert (again.judged, again.passed) == (40, True)
+    plain = run(RunPlan(("word_count",), scenarios=40, workers=1), tmp_path / "plain")
     assert again.run.tally.trace_hash() == plain.tally.trace_hash()
     assert without_milliseconds(tmp_path / "outcomes.jsonl") == without_milliseconds(
         tmp_path / "plain" / "outcomes.jsonl"
     )
     written = table_of(tmp_path / "trials" / "0-word_count").column("scenario_id").to_pylist()
-    assert sorted(written) == list(range(30))
+    assert sorted(written) == list(range(40))
 
 
 def test_a_campaign_that_ended_early_shows_the_number_of_unjudged_scenarios() -> None:

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.spark
 
 WORD_COUNT = Path(__file__).parents[3] / "scenarios" / "word_count.py"
 FIRST_LINE = "    chance = Chance(random)\n"
-SCENARIOS = 60
+SCENARIOS = 120
 
 
 def campaign(spark: SparkSession, family: str | Path, **options: Any) -> CampaignResult:
@@ -48,7 +48,7 @@ def poisoned(folder: Path) -> Path:
     """Write a family with a few scenarios that abort their process."""
     path = folder / "poisoned.py"
     text = WORD_COUNT.read_text(encoding="utf-8").replace('name = "word_count"', 'name = "poisoned"')
-    evil = f"{FIRST_LINE}    if chance.integer(1, 30) == 1:\n        import os\n        os.abort()\n"
+    evil = f"{FIRST_LINE}    if chance.integer(1, 60) == 1:\n        import os\n        os.abort()\n"
     assert FIRST_LINE in text
     path.write_text(text.replace(FIRST_LINE, evil), encoding="utf-8")
     return path
@@ -149,7 +149,9 @@ def test_outcomes_that_are_gone_fail_the_campaign_by_number(
         return judge(*arguments)
 
     monkeypatch.setattr(pipeline, "disagreements", judging)
-    with pytest.raises(CampaignStopped, match="holds 40 outcomes of 60 scenarios, and Spark SQL has judged"):
+    with pytest.raises(
+        CampaignStopped, match="holds 100 outcomes of 120 scenarios, and Spark SQL has judged"
+    ):
         campaign(spark, "word_count", out=tmp_path)
 
 
@@ -160,7 +162,7 @@ def test_a_full_disk_keeps_what_was_written(
     from onceproof.harness.trials.output_files import OutcomeFile
 
     monkeypatch.setattr("onceproof.harness.campaign.pace.LARGEST_WAVE", 50)
-    write, waves, scenarios = OutcomeFile.write, [], 120
+    write, waves = OutcomeFile.write, []
 
     def full(self: OutcomeFile, lines: Any) -> None:
         waves.append(1)
@@ -171,11 +173,11 @@ def test_a_full_disk_keeps_what_was_written(
     with monkeypatch.context() as patched:
         patched.setattr(OutcomeFile, "write", full)
         with pytest.raises(CampaignStopped, match="No space left"):
-            campaign(spark, "word_count", scenarios=scenarios, out=tmp_path)
-    again = campaign(spark, "word_count", scenarios=scenarios, out=tmp_path)
+            campaign(spark, "word_count", out=tmp_path)
+    again = campaign(spark, "word_count", out=tmp_path)
     assert again.resumed == 80
-    assert (again.judged, again.run.tally.scenarios, again.passed) == (scenarios, scenarios, True)
-    plain = run(RunPlan(("word_count",), scenarios=scenarios, workers=1))
+    assert (again.judged, again.run.tally.scenarios, again.passed) == (SCENARIOS, SCENARIOS, True)
+    plain = run(RunPlan(("word_count",), scenarios=SCENARIOS, workers=1))
     assert again.run.tally.trace_hash() == plain.tally.trace_hash()
 
 

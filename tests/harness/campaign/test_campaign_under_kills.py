@@ -24,8 +24,8 @@ from onceproof.harness.trials.runner import run
 
 WORD_COUNT = Path(__file__).parents[3] / "scenarios" / "word_count.py"
 FIRST_LINE = "    chance = Chance(random)\n"
-ABORTS = f"{FIRST_LINE}    if chance.integer(1, 20) == 1:\n        import os\n        os.abort()\n"
-SCENARIOS = int(os.environ.get("CAMPAIGN_SCENARIOS", "60"))
+ABORTS = f"{FIRST_LINE}    if chance.integer(1, 30) == 1:\n        import os\n        os.abort()\n"
+SCENARIOS = int(os.environ.get("CAMPAIGN_SCENARIOS", "120"))
 MOST_SECONDS = 1_200 + SCENARIOS
 """Bounds a test that hangs; no mark of it decides anything."""
 
