@@ -33,7 +33,7 @@ SEARCHED_FOR_BARRIERS = ((1280, False), (390, True))
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for seed in ("1", "2"):
-        words = ("--scenarios", "12", "-n", "1", "--seed", seed, "--out", str(folder / f"r{seed}"))
+        words = ("--scenarios", "60", "-n", "1", "--seed", seed, "--out", str(folder / f"r{seed}"))
         assert main(["run", "word_count", "page_views", *words]) == 0
     return folder
 

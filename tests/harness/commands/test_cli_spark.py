@@ -14,7 +14,6 @@ import pytest
 
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_class_archive import quick_start_options
 from onceproof.engine.runtime.spark_options import SparkOptions
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
@@ -116,8 +115,9 @@ def spark_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
     """Run spark-submit with three cores of this machine."""
     import pyspark
 
-    home, java = Path(pyspark.__file__).parent, find_java(os.environ)
-    quick = " ".join(quick_start_options(java))
+    home = Path(pyspark.__file__).parent
+    # Java lives for seconds here; its second compiler would take more time than it saves.
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return subprocess.run(
         [
             str(home / "bin" / "spark-submit"),
@@ -127,7 +127,7 @@ def spark_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
         cwd=folder,
         env={
             **os.environ,
-            "JAVA_HOME": str(java.home),
+            "JAVA_HOME": str(find_java(os.environ).home),
             "SPARK_HOME": str(home),
             "SPARK_LAUNCHER_OPTS": quick,
             "PYSPARK_PYTHON": sys.executable,
