@@ -20,7 +20,7 @@ from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, run
 from onceproof.reports.headline import conclude
 
-SCENARIOS = 40
+SCENARIOS = 100
 IN_A_DICT = '''
 """Word count whose function keeps its counts in a dict, which no checkpoint holds."""
 
