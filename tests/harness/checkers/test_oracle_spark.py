@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 FAMILIES = [load_family(name) for name in family_names()]
-PER_FAMILY = 24
+PER_FAMILY = 40
 SIMULATED = 1000
 """The number of the scenario that the engine was run on."""
 NULLS = 2000
@@ -234,7 +234,7 @@ def judged(spark: SparkSession) -> Judged:
         cases.append(case)
         plants: Iterable[tuple[int, tuple[Plant, int, int]]] = ()
         if not options_of(family).declares:
-            plants = zip(full[::2], PLANTS, strict=False)
+            plants = zip(full[::4], PLANTS, strict=False)
         elif family.name in OF_EVENT_TIME:
             plants = zip(full[::3], PLANTS * 3, strict=False)
         # Beside the scenarios that hold, none of which is lost to a plant.
