@@ -148,7 +148,9 @@ class ProgramRun:
                 self._process.discard()
             if self._job is not None:
                 self._job.close()
-        return self._history.at_rest(self.ends.output.half_rows(), self._pace.measure().seconds * 1000)
+        return self._history.at_rest(
+            self.ends.output.half_rows(), self._pace.measure().seconds * 1000, self.folder
+        )
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
@@ -221,6 +223,7 @@ class ProgramRun:
         file = self.family.file
         for line in self._process.new_lines():
             self._pace.print()
+            self._history.printed(f"start {self._history.starts}", line)
             if not self._is_ready and re.search(file.program.ready, line):
                 self._becomes_ready()
             for point in file.points:
@@ -267,6 +270,7 @@ class ProgramRun:
 
     def _give(self, split: str, record: InputRecord) -> None:
         self.ends.input.give(split, record)
+        self._history.given(split, record)
         self._given += 1
         self._given_at = time.monotonic()
         self._pace.give()
