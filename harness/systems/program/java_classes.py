@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,33 +24,36 @@ _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
 
 
-def archive_of(family: ProgramFamily, java: str) -> Path | None:
+def with_archive(family: ProgramFamily, words: list[str], *, makes: bool) -> list[str]:
+    """Return a command with the options that use the archive of a program, or make it at the end."""
+    archive = _archive_of(family)
+    if archive is None:
+        return words
+    options = [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.is_file() else []
+    if makes:
+        options = [f"-XX:ArchiveClassesAtExit={_unfinished(archive)}"]
+    return [words[0], _QUICK, *options, *_QUIET, *words[1:]]
+
+
+def keep_new(family: ProgramFamily) -> None:
+    """Put a new archive in the place of an earlier one."""
+    archive = _archive_of(family)
+    if archive is None:
+        return
+    archive.unlink(missing_ok=True)
+    if _unfinished(archive).is_file():
+        _unfinished(archive).replace(archive)
+
+
+def _archive_of(family: ProgramFamily) -> Path | None:
     """Return where the archive of a program is, or is to be; None if it has none."""
     words = family.file.program.command
     if words[:1] != ("{java}",):
         return None
-    named = "\n".join((java, str(family.path.absolute()), *words))
+    named = "\n".join((str(family.path.absolute()), *words))
     folder = user_cache() / "java-classes"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{hashlib.blake2b(named.encode(), digest_size=12).hexdigest()}.jsa"
-
-
-def with_archive(words: Sequence[str], archive: Path) -> list[str]:
-    """Return a command with the options that use an archive, if it is there."""
-    uses = [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.is_file() else []
-    return [words[0], _QUICK, *uses, *_QUIET, *words[1:]]
-
-
-def with_new_archive(words: Sequence[str], archive: Path) -> list[str]:
-    """Return a command with the options that make an archive as the program ends."""
-    return [words[0], _QUICK, f"-XX:ArchiveClassesAtExit={_unfinished(archive)}", *_QUIET, *words[1:]]
-
-
-def keep_new(archive: Path) -> None:
-    """Put a new archive in the place of an earlier one."""
-    archive.unlink(missing_ok=True)
-    if _unfinished(archive).is_file():
-        _unfinished(archive).replace(archive)
 
 
 def _unfinished(archive: Path) -> Path:

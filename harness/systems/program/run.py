@@ -45,12 +45,7 @@ from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
-from onceproof.harness.systems.program.java_classes import (
-    archive_of,
-    keep_new,
-    with_archive,
-    with_new_archive,
-)
+from onceproof.harness.systems.program.java_classes import keep_new, with_archive
 from onceproof.harness.systems.program.pace import Pace
 from onceproof.harness.systems.program.process import ProgramProcess
 
@@ -161,8 +156,7 @@ class ProgramRun:
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
         history = self.run()
-        if (archive := archive_of(self.family, self.ends.values.get("java", ""))) is not None:
-            keep_new(archive)
+        keep_new(self.family)
         said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
         is_over = bool(rows_at_end(history)) and not self._are_missing() and not self._is_cut_off
         missed = "" if is_over else self._missed
@@ -179,10 +173,7 @@ class ProgramRun:
         starts = self._history.starts
         resume = command.resume if starts > 1 else ()
         words = [filled(word, values) for word in (*command.command, *resume)]
-        if (archive := archive_of(self.family, values.get("java", ""))) is not None:
-            words = (
-                with_new_archive(words, archive) if self.measured is None else with_archive(words, archive)
-            )
+        words = with_archive(self.family, words, makes=self.measured is None)
         environment = {name: filled(text, values) for name, text in command.environment.items()}
         render(self.family, self.folder, values)
         hooks = self.family.file.hooks
