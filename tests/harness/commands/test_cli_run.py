@@ -130,7 +130,7 @@ def test_run_on_spark_kills_workers_and_passes(onceproof: Command) -> None:
 @pytest.mark.local_kill
 def test_failure_on_the_local_runtime_is_shrunk_and_drawn(onceproof: Command, forgetful: Path) -> None:
     seed = str(seed_of_run(load_family(str(forgetful)), LocalSystem(), kills_the_process_after_a_checkpoint))
-    options = ["--scenarios", "2", "--seed", seed, "-n", "1", "--out", "out", "--shrink-runs", "6"]
+    options = ["--scenarios", "1", "--seed", seed, "-n", "1", "--out", "out", "--shrink-runs", "3"]
     ended = onceproof("run", "forgetful.py", "--system", "local", *options)
     assert ended.code == 1
     replays = [line for line in ended.out.splitlines() if line.startswith("  onceproof replay")]
