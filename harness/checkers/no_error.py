@@ -39,7 +39,7 @@ from onceproof.harness.model.scenario import Scenario
 EXCEPTION = "exception"
 FAILURE_WITHOUT_FAULT = "failure without a fault"
 RESTART_WITHOUT_FAULT = "restart without a fault"
-_AWAY: Final = frozenset(row.kind for row in FAULTS.values() if row.strikes in ("server", "pause"))
+_AWAY: Final = frozenset(row.kind for row in FAULTS.values() if row.strikes in ("server", "pause", "own"))
 """The kinds after which a server, or a program, is away for a while."""
 
 

@@ -41,7 +41,14 @@ from onceproof.harness.checkers.timeliness import Timeliness
 from onceproof.harness.explanation.facts import StruckFault
 from onceproof.harness.model.faults import row_of
 from onceproof.harness.model.history import LOOK
-from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT
+from onceproof.harness.model.program_file import (
+    BYTES_MARK,
+    COMMITTING_MARK,
+    OPEN_MARK,
+    READ_POINT,
+    SEEN_POINT,
+    STARTED_POINT,
+)
 from onceproof.harness.model.scenario import ANY_TASK
 
 
@@ -54,6 +61,9 @@ _SEEN_FROM_OUTSIDE: Final[Mapping[str, str]] = {
     READ_POINT: "after it was given a record",
     SEEN_POINT: "after a row of it was seen",
     STARTED_POINT: "after it had started",
+    BYTES_MARK: "after it had written some bytes",
+    OPEN_MARK: "while a transaction of it was open",
+    COMMITTING_MARK: "while a transaction of it was being committed",
 }
 
 
@@ -175,6 +185,11 @@ def _times(count: int) -> str:
 def _liveness_sentence(anomaly: str, witness: dict[str, Any]) -> str:
     if anomaly == liveness.JOB_GAVE_UP:
         return f"The job failed for good at step {witness['step']}: {witness['cause']}."
+    if anomaly == liveness.DEAD_PART:
+        return (
+            f"The part {witness['part']} was killed, nothing has started it again, and rows are missing at"
+            f" step {witness['step']}."
+        )
     if anomaly == liveness.STUCK:
         last = witness.get("last checkpoint")
         circle = witness.get(liveness.CIRCLE)

@@ -28,6 +28,8 @@ OutputKind: TypeAlias = Literal["files", "kafka", "postgres", "stdout"]
 LineFormat: TypeAlias = Literal["json", "csv", "text"]
 Promise: TypeAlias = Literal["exactly_once", "at_least_once"]
 EndsWhen: TypeAlias = Literal["quiet", "exit"]
+Restart: TypeAlias = Literal["always", "never"]
+Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "python": "the Python that has program.packages; without them the one that runs the harness",
@@ -56,6 +58,17 @@ STARTED_POINT: Final[Point] = "restored"
 """Passed with each start of the program, when it says that it is ready if it says so."""
 OWN_POINTS: Final = frozenset({READ_POINT, SEEN_POINT, STARTED_POINT})
 
+BYTES_MARK: Final = "bytes_written"
+"""Passed with each byte that comes into the folder of a trial."""
+OPEN_MARK: Final = "transaction_open"
+"""Passed as a transaction of Kafka begins to write to the output topic."""
+COMMITTING_MARK: Final = "transaction_committing"
+"""Passed as the broker writes down that such a transaction is to be committed."""
+HARNESS_MARKS: Final = (BYTES_MARK, OPEN_MARK, COMMITTING_MARK)
+"""Marks that the harness sees by itself."""
+MAIN_PROCESS: Final = "program"
+"""The name of the process that ``program.command`` starts."""
+
 _SERVER_OF: Final[Mapping[str, ServerName]] = {
     "kafka": "kafka",
     "kafka_jars": "kafka",
@@ -67,6 +80,7 @@ QUIET_SECONDS_OF_SERVERS: Final = 15.0
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+_Words: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class ProgramFileError(Exception):
@@ -76,7 +90,8 @@ class ProgramFileError(Exception):
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the program starts, and of which processes it is made."""
 
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    command: _Words = ()
+    """None: the program consists of ``[[process]]`` tables."""
     resume: tuple[str, ...] = ()
     """Words behind the command from the second start on."""
     environment: dict[str, str] = {}
@@ -90,6 +105,40 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``{python}``."""
     prepare: tuple[str, ...] = ()
     """A command that runs once before the first start, in the folder of the file: it builds the program."""
+
+
+class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A process of a program, which the harness starts and restarts by itself."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    command: _Words
+    resume: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    ready: str = ""
+    restart: Restart = "always"
+    """What the harness does when the process has ended or was killed alone."""
+    alone: bool = True
+    """Whether it is also killed alone."""
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An HTTP request; any answer with a status below 400 is a success."""
+
+    url: str
+    method: Method = "GET"
+    body: str = ""
+    headers: dict[str, str] = {}
+
+
+class OwnFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A fault of the user's own: a command or a request, and what takes it back."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    command: _Words | None = None
+    request: Request | None = None
+    undo: _Words | Request | None = None
+    lasts_ms: _Milliseconds = 0
+    """From the fault to its undoing, at most."""
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,15 +183,34 @@ class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that the harness knows of a program on trial."""
 
-    program: Command
     input: Input
     output: Output
+    program: Command = Command()
+    process: tuple[Process, ...] = ()
+    fault: tuple[OwnFault, ...] = ()
     oracle: str = ""
     """A family, or a Python file with ``generate`` and ``expected``; none: each record comes out once."""
     promise: Promise = "exactly_once"
     done: Done = Done()
     marks: dict[str, str] = {}
-    """By protocol point, a regular expression for what the program prints as it passes the point."""
+    """By protocol point, or a name of the user's own, a regular expression for what the program prints as it
+    passes the point."""
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """All processes that the harness starts, the one of ``program.command`` first."""
+        one = self.program
+        if not one.command:
+            return self.process
+        main = Process(MAIN_PROCESS, one.command, one.resume, one.environment, one.ready)
+        return (main, *self.process)
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """What is also killed alone: names of processes, and patterns for command lines."""
+        processes = self.processes
+        names = [each.name for each in processes if each.alone] if len(processes) > 1 else []
+        return (*names, *self.program.parts)
 
     @property
     def servers(self) -> tuple[ServerName, ...]:
@@ -160,6 +228,11 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def points(self) -> tuple[Point, ...]:
         """The points that the harness sees the program pass, in the order of all points."""
         return tuple([point for point in POINTS if point in OWN_POINTS or point in self.marks])
+
+    @property
+    def own_marks(self) -> tuple[str, ...]:
+        """The names of marks that are no protocol points."""
+        return tuple([name for name in self.marks if name not in POINTS])
 
     @property
     def can_rescale(self) -> bool:
@@ -202,10 +275,11 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
             elif (server := _SERVER_OF.get(name)) and server not in file.servers:
                 yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {server!r}"
     for point in file.marks:
-        if point not in POINTS:
-            yield f"marks: {point!r} is no protocol point{_near(point, dict.fromkeys(POINTS))}"
-        elif point in OWN_POINTS:
+        if point in OWN_POINTS or point in HARNESS_MARKS:
             yield f"marks: {point!r} is seen without a mark; mark another point"
+        elif point not in POINTS and difflib.get_close_matches(point, POINTS, n=1, cutoff=_MISSPELT):
+            yield f"marks: {point!r} is no protocol point{_near(point, POINTS)}"
+    yield from _contradicting_processes(file)
     for place, pattern in _patterns(file):
         try:
             re.compile(pattern)
@@ -223,9 +297,28 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
         yield "done.when: a topic has no end: a program that reads one is done when it is 'quiet'"
 
 
+def _contradicting_processes(file: ProgramFile) -> Iterator[str]:
+    """Yield what is wrong with processes and faults of the user's own."""
+    if not file.processes:
+        yield "program.command is missing: write it, or a table [[process]] for each process"
+    for table, tables in (("process", file.processes), ("fault", file.fault)):
+        names = [each.name for each in tables]
+        if twice := {name for name in names if names.count(name) > 1}:
+            yield f"{table}: the name {min(twice)!r} stands twice"
+    if file.process and (file.input.kind == "stdin" or file.output.kind == "stdout"):
+        yield "process: only program.command can have 'stdin' or 'stdout' at its ends, without [[process]]"
+    for fault in file.fault:
+        if (fault.command is None) == (fault.request is None):
+            yield f"fault {fault.name!r}: give it a command or a request"
+        if fault.lasts_ms and fault.undo is None:
+            yield f"fault {fault.name!r}: lasts_ms needs undo"
+
+
 def _patterns(file: ProgramFile) -> Iterator[tuple[str, str]]:
     """Yield each regular expression, with its place."""
     yield "program.ready", file.program.ready
+    for number, process in enumerate(file.process):
+        yield f"process[{number}].ready", process.ready
     for number, pattern in enumerate(file.program.parts):
         yield f"program.parts[{number}]", pattern
     for point, pattern in file.marks.items():
@@ -246,6 +339,24 @@ def _texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
             yield f"{place}[{number}]", text, known
     for name, value in program.environment.items():
         yield f"program.environment.{name}", value, PLACEHOLDERS
+    for number, process in enumerate(file.process):
+        for text in (*process.command, *process.resume, *process.environment.values()):
+            yield f"process[{number}]", text, PLACEHOLDERS
+    for number, fault in enumerate(file.fault):
+        for text in _texts_of_fault(fault):
+            yield f"fault[{number}]", text, PLACEHOLDERS
+
+
+def _texts_of_fault(fault: OwnFault) -> Iterator[str]:
+    for each in (fault.command, fault.request, fault.undo):
+        if isinstance(each, Request):
+            yield from (each.url, each.body, *each.headers.values())
+        elif each is not None:
+            yield from each
+
+
+_MISSPELT: Final = 0.8
+"""How much a mark is like a protocol point that was meant."""
 
 
 def _near(name: str, names: Collection[str]) -> str:
@@ -253,10 +364,14 @@ def _near(name: str, names: Collection[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
 
 
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?(\w*)`)?")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$(\S*)`)?")
 _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "": ProgramFile,
     "program": Command,
+    "process": Process,
+    "fault": OwnFault,
+    "request": Request,
+    "undo": Request,
     "input": Input,
     "output": Output,
     "done": Done,
@@ -267,7 +382,8 @@ def _in_words(message: str) -> str:
     """Return msgspec's message in the project's words, with the nearest name of an unknown field."""
     unknown = _UNKNOWN.match(message)
     if unknown is not None:
-        name, table = unknown[1], unknown[2] or ""
+        name, tables = unknown[1], ("", *re.findall(r"\.(\w+)", unknown[2] or ""))
+        table = tables[-1]
         fields = dict.fromkeys(_TABLES[table].__struct_fields__)
         where = f"{table}.{name}" if table else name
         return f"unknown field {where}{_near(name, fields)}"

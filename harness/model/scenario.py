@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.engine.outside_files import read_at_most
-from onceproof.harness.model.fault_kinds import FaultKind, Means, Point, ServerName
+from onceproof.harness.model.fault_kinds import MARK, FaultKind, Means, Point, ServerName
 from onceproof.harness.model.faults import FAULTS
 
 FORMAT_VERSION: Final = 1
@@ -111,6 +111,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     that leave and of files that change; the others belong to real processes."""
     server: ServerName = ""
     """Faults of servers only: which one it strikes."""
+    mark: str = ""
+    """At the point "mark" only: its name in the file of the program, or in `program_file.py`."""
+    name: str = ""
+    """Faults of a user's own only: its name in the file of the program."""
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -380,8 +384,8 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
     for index, fault in enumerate(scenario.faults):
         place = f"{path}: faults[{index}]"
         row = FAULTS[fault.kind]
-        if fault.point not in row.points:
-            fitting = ", ".join(row.points)
+        if fault.point not in row.all_points:
+            fitting = ", ".join(row.all_points)
             raise ScenarioError(f"{place}: {fault.kind} does not happen at {fault.point}, but at {fitting}")
         if fault.means and fault.means not in row.means:
             raise ScenarioError(f"{place}: {fault.kind} does not happen by {fault.means}")
@@ -390,6 +394,10 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
         if (row.strikes == "server") != bool(fault.server):
             says = "needs" if row.strikes == "server" else "strikes no server and has no"
             raise ScenarioError(f"{place}: {fault.kind} {says} server")
+        if (fault.point == MARK) != bool(fault.mark):
+            raise ScenarioError(f"{place}: the point {MARK!r} and the name of a mark belong together")
+        if (row.strikes == "own") != bool(fault.name):
+            raise ScenarioError(f"{place}: own_fault and the name of a fault belong together")
         if fault.rescale_to > highest:
             raise ScenarioError(f"{place}: rescale_to {fault.rescale_to} > max_parallelism {highest}")
         if row.delay == "required" and not fault.delay:

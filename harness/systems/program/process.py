@@ -1,9 +1,11 @@
-"""The processes of a program on trial: started in a session of their own, killed, stopped and let run on.
+"""The processes of a program on trial: started in sessions of their own, killed, stopped and let run on.
 
-The rules this module lives by:
+Rules:
 
-- All that a program starts stays in its session, unless it leaves it on purpose. A kill is a SIGKILL to all
+- All that a process starts stays in its session, unless it leaves it on purpose. A kill is a SIGKILL to all
   of it, and counts as done when nothing of it lives.
+- A program is one process, which is started again as a whole, or several that its file lists. Each of
+  these is restarted by itself, as a supervisor would, unless its file says never.
 - What it prints goes into a file, both streams together, in which marks are looked for; its standard output
   stands alone where it carries rows.
 """
@@ -14,17 +16,22 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 import psutil
 
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.program_file import Process
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.process.process_table import command_of, end_session, session_members
 
+_SECONDS_BEFORE_RESTART: Final = 0.1
+"""After a process has ended by itself, while others live."""
 _STACK_LINE: Final = re.compile(r"\s*(at [\w.$/<>]+\(|\.\.\. \d+ more$)")
 
 
@@ -81,6 +88,12 @@ class ProgramProcess:
         """How its first process has ended; None while that lives."""
         return self._process.poll()
 
+    @property
+    def cause(self) -> str:
+        """How its first process has ended, in words."""
+        code = self._process.wait()
+        return f"exit code {code}: {self.last_words()}" if code >= 0 else f"killed by signal {-code}"
+
     def worked_seconds(self) -> float:
         """Return how much processor time its processes have used that live."""
         worked = 0.0
@@ -106,14 +119,10 @@ class ProgramProcess:
         self._process.wait()
         self._close()
 
-    def kill_part(self, pattern: str) -> bool:
-        """Kill one process whose command line matches a pattern; return whether there was one."""
-        for process in sorted(session_members(self._process.pid)):
-            if re.search(pattern, " ".join(command_of(process))):
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-                    return True
-        return False
+    def parts(self, pattern: str) -> list[int]:
+        """Return the ids of its living processes whose command lines match a pattern."""
+        members = sorted(session_members(self._process.pid))
+        return [each for each in members if re.search(pattern, " ".join(command_of(each)))]
 
     def pause(self) -> None:
         """Stop all its processes."""
@@ -123,12 +132,15 @@ class ProgramProcess:
         """Let all its processes run on."""
         self._signal(signal.SIGCONT)
 
-    def stop(self, seconds: float) -> None:
-        """Ask it to end by SIGTERM, and kill what is left of it after ``seconds``."""
+    def terminate(self) -> None:
+        """Ask it to end by SIGTERM."""
         with suppress(ProcessLookupError):
             self._process.terminate()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, and kill what is left of it after ``seconds``."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(seconds)
+            self._process.wait(max(0.0, seconds))
         self.kill()
 
     def last_words(self) -> str:
@@ -146,3 +158,157 @@ class ProgramProcess:
     def _close(self) -> None:
         with suppress(OSError):
             self.stdin.close()
+
+
+@dataclass(slots=True)
+class _Supervised:
+    """A process of a program, its start that runs or ran last, and when it starts again."""
+
+    process: Process
+    start: ProgramProcess
+    is_ready: bool
+    has_ended: bool = False
+    """Whether its end is known."""
+    by_itself: bool = False
+    """Whether it ended without a kill."""
+    restart_at: float | None = None
+
+
+class RunningProgram:
+    """One start of a program: all of its processes.
+
+    Args:
+        processes: of which the program consists.
+        launch: starts one of them.
+        restart_delay_s: from the death of a process to its restart, where others live on.
+    """
+
+    def __init__(
+        self,
+        processes: Sequence[Process],
+        launch: Callable[[Process], ProgramProcess],
+        restart_delay_s: float,
+    ) -> None:
+        self._launch = launch
+        self._restart_delay_s = restart_delay_s
+        self._all: dict[str, _Supervised] = {}
+        try:
+            for each in processes:
+                self._all[each.name] = _Supervised(each, launch(each), not each.ready)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        """The standard input of the first process."""
+        return self._first.start.stdin
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether each process has said once that it is ready, if it says so."""
+        return all(each.is_ready for each in self._all.values())
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the program has ended; None while a process lives or is going to be started again."""
+        codes = [each.start.exit_code for each in self._all.values()]
+        if None in codes or any(each.restart_at is not None for each in self._all.values()):
+            return None
+        return next((code for code in codes if code), 0)
+
+    @property
+    def cause(self) -> str:
+        """How the program has ended, in words."""
+        failed = [each.start for each in self._all.values() if each.start.exit_code]
+        return (failed or [self._first.start])[0].cause
+
+    def tend(self, now: float) -> tuple[list[str], list[bool]]:
+        """Restart processes of several that are due.
+
+        Return how processes have ended by themselves since the last call, and for each one that was
+        restarted whether it had ended by itself.
+        """
+        causes: list[str] = []
+        restarted: list[bool] = []
+        for each in self._all.values() if len(self._all) > 1 else ():
+            if each.restart_at is not None and now >= each.restart_at:
+                restarted.append(each.by_itself)
+                each.start, each.restart_at = self._launch(each.process), None
+                each.has_ended = each.by_itself = False
+            elif not each.has_ended and each.start.exit_code is not None:
+                each.has_ended = each.by_itself = True
+                if each.process.restart == "always":
+                    each.start.kill()
+                    each.restart_at = now + _SECONDS_BEFORE_RESTART
+                if each.start.exit_code or each.process.restart == "always":
+                    causes.append(f"{each.process.name}: {each.start.cause}")
+        return causes, restarted
+
+    def worked_seconds(self) -> float:
+        """Return how much processor time its living processes have used."""
+        return sum(each.start.worked_seconds() for each in self._all.values())
+
+    def new_lines(self) -> list[str]:
+        """Return the lines that it has printed since the last call."""
+        lines: list[str] = []
+        for each in self._all.values():
+            new = each.start.new_lines()
+            if not each.is_ready:
+                each.is_ready = any(re.search(each.process.ready, line) for line in new)
+            lines += new
+        return lines
+
+    def kill(self) -> None:
+        """Kill all its processes, and return when they are dead."""
+        for each in self._all.values():
+            each.start.kill()
+
+    def kill_part(self, part: str) -> bool:
+        """Kill one process alone, by its name or a pattern for its command line; return whether it lived."""
+        named = self._all.get(part)
+        if named is not None:
+            if named.start.exit_code is not None:
+                return False
+            named.start.kill()
+            named.has_ended = True
+            if named.process.restart == "always":
+                named.restart_at = time.monotonic() + self._restart_delay_s
+            return True
+        for process in self._matching(part)[:1]:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+                return True
+        return False
+
+    def lacks(self, part: str) -> bool:
+        """Return whether a part does not run and is not going to."""
+        named = self._all.get(part)
+        if named is not None:
+            return named.start.exit_code is not None and named.restart_at is None
+        return not self._matching(part)
+
+    def pause(self) -> None:
+        """Stop all its processes."""
+        for each in self._all.values():
+            each.start.pause()
+
+    def resume(self) -> None:
+        """Let all its processes run on."""
+        for each in self._all.values():
+            each.start.resume()
+
+    def stop(self, seconds: float) -> None:
+        """Ask all processes to end by SIGTERM, and kill what is left of them after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        for each in self._all.values():
+            each.start.terminate()
+        for each in self._all.values():
+            each.start.wait(deadline - time.monotonic())
+
+    @property
+    def _first(self) -> _Supervised:
+        return next(iter(self._all.values()))
+
+    def _matching(self, pattern: str) -> list[int]:
+        return [process for each in self._all.values() for process in each.start.parts(pattern)]
