@@ -51,6 +51,8 @@ class ProgramEnds:
     """By name, those that faults may strike."""
     values: Mapping[str, str]
     """By placeholder, what it stands for in this trial."""
+    broker: str = ""
+    """HOST:PORT of the broker of an output topic, past the proxy of the program."""
 
 
 class ProgramServers:
@@ -124,7 +126,8 @@ class ProgramServers:
                     )
             stack.callback(output.close)
             values |= {"input": given.address, "output": output.address}
-            yield ProgramEnds(given, output, servers, values)
+            broker = direct[KAFKA] if file.output.kind == "kafka" else ""
+            yield ProgramEnds(given, output, servers, values, broker)
 
 
 def _create(address: str, statements: tuple[str, ...], values: Mapping[str, str], place: str) -> None:

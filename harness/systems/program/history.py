@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import LOOK, History, Recovery, Row
 from onceproof.harness.model.scenario import ANY_TASK, Fault
@@ -65,10 +64,10 @@ class ProgramHistory:
         step = self._next_step()
         self.history.task_failed(step, PROCESS, str(self.starts), cause, injected=self.was_struck)
 
-    def passed(self, point: Point, times: int) -> None:
-        """Count passes of a point."""
+    def passed(self, name: str, times: int) -> None:
+        """Count passes of a point or mark."""
         points = self.history.statistics.points
-        points[point] = points.get(point, 0) + times
+        points[name] = points.get(name, 0) + times
 
     def looked(self, rows: Sequence[Row]) -> Counter[Row] | None:
         """Add what a look at the output has found; return the new rows, None if nothing has changed."""
@@ -100,10 +99,11 @@ class ProgramHistory:
     def fault_fired(self, fault: Fault, task: str, given: int) -> None:
         """Add a strike, when so many records had been given."""
         step, statistics = self._next_step(), self.history.statistics
-        self.history.fault_fired(step, fault.kind, fault.point, task, fault.means, outside=True)
+        point = fault.mark or fault.point
+        self.history.fault_fired(step, fault.kind, point, task, fault.means, outside=True)
         statistics.count_strike(fault.kind, fault.point, fault.means)
         if FAULTS[fault.kind].is_kill:
-            recovery = Recovery(fault.kind, fault.point, task, self.parallelism, given)
+            recovery = Recovery(fault.kind, point, task, self.parallelism, given)
             statistics.recoveries.append(recovery)
             self._recovering.append((recovery, time.monotonic()))
         if FAULTS[fault.kind].is_kill and task == ANY_TASK:
@@ -125,6 +125,10 @@ class ProgramHistory:
     def failed(self, cause: str) -> None:
         """Add that the program has failed for good."""
         self.history.job_failed(self._step, cause)
+
+    def part_dead(self, part: str) -> None:
+        """Add that a part was killed alone and does not run again."""
+        self.history.part_dead(self._next_step(), part)
 
     def out_of_time(self) -> None:
         """Add that the trial has lasted too long."""

@@ -189,7 +189,6 @@ class RunningProgram:
         launch: Callable[[Process], ProgramProcess],
         restart_delay_s: float,
     ) -> None:
-        self._launch = launch
         self._restart_delay_s = restart_delay_s
         self._all: dict[str, _Supervised] = {}
         try:
@@ -223,18 +222,15 @@ class RunningProgram:
         failed = [each.start for each in self._all.values() if each.start.exit_code]
         return (failed or [self._first.start])[0].cause
 
-    def tend(self, now: float) -> tuple[list[str], list[bool]]:
-        """Restart processes of several that are due.
+    def tend(self, now: float, restart: Callable[[Process, bool], ProgramProcess]) -> list[str]:
+        """Restart processes of several that are due; return how others have ended by themselves.
 
-        Return how processes have ended by themselves since the last call, and for each one that was
-        restarted whether it had ended by itself.
+        ``restart`` starts a process again, and is told whether it had ended by itself.
         """
         causes: list[str] = []
-        restarted: list[bool] = []
         for each in self._all.values() if len(self._all) > 1 else ():
             if each.restart_at is not None and now >= each.restart_at:
-                restarted.append(each.by_itself)
-                each.start, each.restart_at = self._launch(each.process), None
+                each.start, each.restart_at = restart(each.process, each.by_itself), None
                 each.has_ended = each.by_itself = False
             elif not each.has_ended and each.start.exit_code is not None:
                 each.has_ended = each.by_itself = True
@@ -243,7 +239,7 @@ class RunningProgram:
                     each.restart_at = now + _SECONDS_BEFORE_RESTART
                 if each.start.exit_code or each.process.restart == "always":
                     causes.append(f"{each.process.name}: {each.start.cause}")
-        return causes, restarted
+        return causes
 
     def worked_seconds(self) -> float:
         """Return how much processor time its living processes have used."""
