@@ -10,7 +10,6 @@ Anomalies:
   whose input has changed, or whose checkpoints are gone, has to give up, if it cannot do without: then it is
   asked to name what has changed.
 - unfinished: the run ended in neither way, and the job had not finished.
-- part stayed dead: a part of a program was killed alone, nothing has started it again, and rows are missing.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from onceproof.harness.model.history import (
     FAULT_FIRED,
     JOB_FAILED,
     JOB_FINISHED,
-    PART_DEAD,
     TRANSACTION_VISIBLE,
     History,
 )
@@ -37,7 +35,6 @@ from onceproof.harness.model.scenario import Scenario
 STUCK = "stuck"
 JOB_GAVE_UP = "job failed"
 UNFINISHED = "unfinished"
-DEAD_PART = "part stayed dead"
 CIRCLE = "tasks that wait for each other"
 """The entry of a witness that says why a job is stuck: a sentence a task, each waiting for the next one."""
 
@@ -66,15 +63,7 @@ class Liveness:
     property = "liveness"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return one for each dead part, or one if the job did not finish, which names the last progress."""
-        dead = [
-            Violation(self.property, DEAD_PART, f"part {part}, step {step}", {"part": part, "step": step})
-            for step, kind, part, _ in history.events
-            if kind == PART_DEAD
-        ]
-        return dead or self._unfinished(scenario, history)
-
-    def _unfinished(self, scenario: Scenario, history: History) -> Sequence[Violation]:
+        """Return one violation if the job did not finish; the witness names its last progress."""
         anomaly, cause = UNFINISHED, ""
         circle: Sequence[str] = ()
         # Backwards, because the event that decides is among the last.

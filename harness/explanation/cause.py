@@ -17,11 +17,10 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from onceproof.harness.checkers import Violation, consistent_cut, exactly_once, fencing, liveness
+from onceproof.harness.checkers import Violation, consistent_cut, exactly_once, fencing
 from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
-from onceproof.harness.checkers.liveness import Liveness
 from onceproof.harness.explanation.facts import Checkpoint, Facts, Visible
 from onceproof.harness.explanation.sentences import fault_story, rescale_story, row_text
 from onceproof.harness.model.faults import KILLS
@@ -184,13 +183,6 @@ def _not_written(facts: Facts, violations: Violations) -> str:
     if lost is None or not deaths:
         return ""
     row = row_text(lost.witness["rows"][0]["row"])
-    dead = _with_anomaly(violations, Liveness.property, liveness.DEAD_PART)
-    if dead is not None:
-        step = next((each.step for each in deaths if each.task == dead.witness["part"]), deaths[0].step)
-        return (
-            f"Row {row} never came. The part {dead.witness['part']} was killed at step {step} and stayed"
-            " dead: nothing has started it again."
-        )
     return f"Row {row} never came. At step {deaths[0].step} {fault_story(deaths[0])}."
 
 

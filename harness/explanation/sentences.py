@@ -185,11 +185,6 @@ def _times(count: int) -> str:
 def _liveness_sentence(anomaly: str, witness: dict[str, Any]) -> str:
     if anomaly == liveness.JOB_GAVE_UP:
         return f"The job failed for good at step {witness['step']}: {witness['cause']}."
-    if anomaly == liveness.DEAD_PART:
-        return (
-            f"The part {witness['part']} was killed, nothing has started it again, and rows are missing at"
-            f" step {witness['step']}."
-        )
     if anomaly == liveness.STUCK:
         last = witness.get("last checkpoint")
         circle = witness.get(liveness.CIRCLE)
@@ -252,6 +247,10 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
     (Fencing.property, fencing.ZOMBIE_CHECKPOINT): lambda w: (
         f"A checkpoint of attempt {w['attempt']} completed at step {w['step']}, while attempt {w['running']}"
         " was running."
+    ),
+    (NoError.property, no_error.DEAD_PART): lambda w: (
+        f"The part {w['part']} of the program was killed and stayed dead: nothing has started it again, and"
+        " rows are missing."
     ),
     (NoError.property, no_error.FAILURE_WITHOUT_FAULT): lambda w: (
         f"{w['task']} failed at step {w['step']} in an attempt in which no fault had fired:"
