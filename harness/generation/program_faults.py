@@ -39,6 +39,7 @@ from onceproof.harness.model.program_file import (
     OwnFault,
     ProgramFile,
 )
+from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.scenario import (
     ANY_TASK,
     Barriers,
@@ -91,8 +92,13 @@ class _Program:
 _Pattern: TypeAlias = Callable[[Chance, _Program], list[Fault]]
 
 
-def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
-    """Return the scenario as a program can run it, with faults drawn for it."""
+def with_program_faults(
+    family: ProgramFamily, scenario: Scenario, measured: Measured | None = None
+) -> Scenario:
+    """Return the scenario as a program can run it, with faults drawn for it.
+
+    ``measured`` by the control run; None: there has been none yet.
+    """
     file = family.file
     barriers: Barriers = "at_least_once" if file.promise == "at_least_once" else "aligned"
     plain = replace(
@@ -114,7 +120,7 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     program = _Program(
         scenario.record_count(),
         bool(file.input.pace_ms),
-        _rows(family, scenario),
+        _rows(family, scenario, measured),
         _marks(file),
         file.servers,
         file.alone,
@@ -147,17 +153,21 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     )
 
 
-def _rows(family: ProgramFamily, scenario: Scenario) -> int:
-    """Return about how many rows become visible: those that are expected, or one for each record."""
-    options = family.options
-    if options.declares or options.table_keys:
-        return scenario.record_count()
-    return len(list(family.expected(scenario.records, NOTHING_DECLARED)))
+def _rows(family: ProgramFamily, scenario: Scenario, measured: Measured | None) -> int:
+    """Return about how many rows become visible, each replacement of a row counted."""
+    options, records = family.options, scenario.record_count()
+    if not options.declares and not options.table_keys:
+        return len(list(family.expected(scenario.records, NOTHING_DECLARED)))
+    # Of those that replace each other a reader sees some, as many as in the control run.
+    return records if measured is None else round(records * measured.rows / max(1, measured.records))
 
 
 def _marks(file: ProgramFile) -> tuple[Pass, ...]:
     marked = [Pass(point) for point in file.points if point in file.marks]
-    seen = [BYTES_MARK, *((OPEN_MARK, COMMITTING_MARK) if file.output.kind == "kafka" else ())]
+    writes = file.output.kind in ("files", "stdout") or file.names("folder")
+    seen = (BYTES_MARK,) if writes else ()
+    if file.output.kind == "kafka":
+        seen += (OPEN_MARK, COMMITTING_MARK)
     return (*marked, *(Pass(MARK, name) for name in (*file.own_marks, *seen)))
 
 

@@ -78,6 +78,7 @@ _SERVER_OF: Final[Mapping[str, ServerName]] = {
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
+_Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*$")]
 _Words: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
@@ -108,7 +109,7 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A process of a program, which the harness starts and restarts by itself."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1)]
+    name: _Name
     command: _Words
     resume: tuple[str, ...] = ()
     environment: dict[str, str] = {}
@@ -202,6 +203,11 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return self.process
         main = Process(MAIN_PROCESS, one.command, one.resume, one.environment, one.ready)
         return (main, *self.process)
+
+    @property
+    def ready(self) -> tuple[str, ...]:
+        """What processes print as they are ready; none: they do not say it."""
+        return tuple([each.ready for each in self.processes if each.ready])
 
     @property
     def alone(self) -> tuple[str, ...]:

@@ -24,7 +24,8 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.points import ANSWERS, CAPABILITIES, MISSING
-from onceproof.harness.systems.program.run import ProgramRun, prepare
+from onceproof.harness.systems.program.preparation import prepare
+from onceproof.harness.systems.program.run import ProgramRun
 
 
 class CommandSystem:

@@ -23,7 +23,7 @@ from onceproof.harness.model.history import (
     TASK_FAILED,
 )
 from onceproof.harness.model.scenario import Fault, Operation
-from onceproof.harness.systems.program.run import prepare
+from onceproof.harness.systems.program.preparation import prepare
 from onceproof.harness.systems.program.system import CommandSystem
 from tests.harness.systems.program.programs import (
     COPIES_LINES,
