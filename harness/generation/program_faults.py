@@ -165,7 +165,7 @@ def _rows(family: ProgramFamily, scenario: Scenario, measured: Measured | None) 
 def _marks(file: ProgramFile) -> tuple[Pass, ...]:
     marked = [Pass(point) for point in file.points if point in file.marks]
     writes = file.output.kind in ("files", "stdout") or file.names("folder")
-    seen = (BYTES_MARK,) if writes else ()
+    seen: tuple[str, ...] = (BYTES_MARK,) if writes else ()
     if file.output.kind == "kafka":
         seen += (OPEN_MARK, COMMITTING_MARK)
     return (*marked, *(Pass(MARK, name) for name in (*file.own_marks, *seen)))

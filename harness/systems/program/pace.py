@@ -176,7 +176,7 @@ class Pace:
             if look is not None:
                 latency = max(latency, look - max(given, after))
         return Measured(
-            ready_seconds=self._ready_seconds if self.file.program.ready else 0.0,
+            ready_seconds=self._ready_seconds if self.file.ready else 0.0,
             first_row_seconds=now - self.started if first is None else first,
             latency_seconds=latency,
             pause_seconds=max(

@@ -280,7 +280,7 @@ class ProgramRun:
         if not self._is_ready or now < self._given_at + self.family.file.input.pace_ms / 1000:
             return False
         # A program that does not say when it is ready has had as long as its first row took.
-        if self.measured is None or any(each.ready for each in self.family.file.processes):
+        if self.measured is None or self.family.file.ready:
             return True
         return now - self._pace.started >= self.measured.first_row_seconds
 
@@ -486,7 +486,7 @@ class ProgramRun:
     def _waited(self) -> str:
         """Return what has been waited for, and for how long, as a sentence."""
         if not self._is_ready:
-            what = f"the ready line ({self.family.file.program.ready!r})"
+            what = f"the ready line ({' and '.join(map(repr, self.family.file.ready))})"
         elif not self._history.shown:
             what = "the first row"
         elif self._are_missing():
