@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -115,3 +115,20 @@ class Transactions(MarkWatch):
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def watches(waits_for: Callable[[str], bool], folder: Path, broker: str, topic: str) -> list[MarkWatch]:
+    """Return what sees the marks that something waits for.
+
+    Args:
+        waits_for: returns whether something waits for a mark.
+        folder: of the trial.
+        broker: that has the output topic, past the proxy of the program; "" if there is none.
+        topic: the output topic.
+    """
+    found: list[MarkWatch] = []
+    if waits_for(BYTES_MARK):
+        found.append(WrittenBytes(folder))
+    if broker and any(map(waits_for, (OPEN_MARK, COMMITTING_MARK))):
+        found.append(Transactions(broker, topic))
+    return found

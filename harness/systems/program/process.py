@@ -277,6 +277,10 @@ class RunningProgram:
                 return True
         return False
 
+    def is_down(self, part: str) -> bool:
+        """Return whether a process is going to be started again."""
+        return part in self._all and self._all[part].restart_at is not None
+
     def lacks(self, part: str) -> bool:
         """Return whether a part does not run and is not going to."""
         named = self._all.get(part)

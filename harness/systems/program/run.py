@@ -35,10 +35,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import (
-    BYTES_MARK,
-    COMMITTING_MARK,
     MAIN_PROCESS,
-    OPEN_MARK,
     READ_POINT,
     SEEN_POINT,
     STARTED_POINT,
@@ -46,10 +43,10 @@ from onceproof.harness.model.program_file import (
     filled,
 )
 from onceproof.harness.model.program_measures import ControlRun, Measured
-from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Scenario
+from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
-from onceproof.harness.systems.program.marks import MarkWatch, Transactions, WrittenBytes
+from onceproof.harness.systems.program.marks import MarkWatch, watches
 from onceproof.harness.systems.program.outputs import StandardOutput
 from onceproof.harness.systems.program.own_faults import StrikingFault
 from onceproof.harness.systems.program.pace import Pace
@@ -116,7 +113,8 @@ class ProgramRun:
         file = self.family.file
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
-        self._watches = list(self._watched())
+        broker, topic = self.ends.broker, self.ends.output.address
+        self._watches = watches(self._waiting.waits_for, self.folder, broker, topic)
         records = self._in_turn()
         following = next(records, None)
         while following is not None and not file.input.pace_ms:
@@ -317,13 +315,6 @@ class ProgramRun:
             self._own_ends = 0
             self._pass(SEEN_POINT, new.total())
 
-    def _watched(self) -> Iterator[MarkWatch]:
-        """Yield what sees the marks that faults wait for."""
-        if self._waiting.waits_for(BYTES_MARK):
-            yield WrittenBytes(self.folder)
-        if self.ends.broker and any(map(self._waiting.waits_for, (OPEN_MARK, COMMITTING_MARK))):
-            yield Transactions(self.ends.broker, self.ends.output.address)
-
     # Faults.
 
     def _pass(self, name: str, times: int = 1) -> None:
@@ -341,12 +332,18 @@ class ProgramRun:
         if len(lasting) < len(self._own):
             self._own = lasting
             self._pace.strike()
-        while (wanted := self._waiting.take_due(now, self._process is not None)) is not None:
+        while (wanted := self._waiting.take_due(now, self._can_strike)) is not None:
             if isinstance(wanted, Fault):
                 self._strike(wanted)
             else:
                 self._stop()
             self._pace.strike()
+
+    def _can_strike(self, wanted: Fault | Operation) -> bool:
+        """Return whether what is to be struck runs; a server can be struck while the program is down."""
+        if self._process is None:
+            return isinstance(wanted, Fault) and bool(wanted.server)
+        return not self._process.is_down(wanted.task)
 
     def _strike(self, fault: Fault) -> None:
         task = ANY_TASK

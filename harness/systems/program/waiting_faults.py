@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,11 +80,15 @@ class WaitingFaults:
                 each.due = now + each.waits_s
                 return
 
-    def take_due(self, now: float, is_running: bool) -> Fault | Operation | None:
-        """Return one that strikes now, and wait for it no more. A server can be struck while nothing runs."""
+    def take_due(
+        self, now: float, can_strike: Callable[[Fault | Operation], bool]
+    ) -> Fault | Operation | None:
+        """Return one that strikes now, and wait for it no more.
+
+        ``can_strike`` returns whether what it strikes runs; until it does, it is waited for.
+        """
         for each in self._waiting:
-            is_of_server = isinstance(each.wanted, Fault) and bool(each.wanted.server)
-            if each.due is not None and now >= each.due and (is_running or is_of_server):
+            if each.due is not None and now >= each.due and can_strike(each.wanted):
                 self._waiting.remove(each)
                 return each.wanted
         return None
