@@ -225,7 +225,7 @@ class RunningProgram:
     def tend(self, now: float, restart: Callable[[Process, bool], ProgramProcess]) -> list[str]:
         """Restart processes of several that are due; return how others have ended by themselves.
 
-        ``restart`` starts a process again, and is told whether it had ended by itself.
+        ``restart`` starts a process again; its second argument is whether that had ended by itself.
         """
         causes: list[str] = []
         for each in self._all.values() if len(self._all) > 1 else ():
