@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from onceproof import scenarios
+from onceproof.harness.model.exit_codes import FOLLOWING
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Family,
@@ -39,11 +40,14 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily, program_family
+from onceproof.harness.model.program_file import template_of_job
 from onceproof.harness.model.user_file import defined_in, error_line, import_file, imported_by
 
 PROGRAM_SUFFIX: Final = ".toml"
 QUERIES: Final = "structured_streaming"
 """The system that runs queries."""
+FLINK: Final = "flink"
+"""The system that runs families on Flink; jobs in files are programs."""
 WORDS: Final = "?"
 """Stands between a script and what its address says of it."""
 UPGRADES: Final = "upgrades"
@@ -108,6 +112,14 @@ def load_family(address: str) -> Family:
         return program_family(Path(address), load_family)
     if path is not None:
         return _from_file(path, attribute)
+    if (template := template_of_job(job := Path(address))) is not None:
+        name = job.with_suffix(PROGRAM_SUFFIX)
+        needed = FamilyError(
+            f"{job}: a job of Flink also needs a file that names its input, output and oracle: save this as"
+            f" {name} beside it, and run `onceproof run {name}`"
+        )
+        setattr(needed, FOLLOWING, (template.rstrip(),))
+        raise needed
     places = _built_in_places()
     if address not in places:
         near = nearest(address, places) or f"; there are {', '.join(sorted(places))}, or give a file.py"
@@ -167,6 +179,22 @@ def own_system(address: str) -> str | None:
         return PROGRAMS
     path, _ = split_address(address)
     return QUERIES if path is not None and is_query(path) else None
+
+
+def system_of_program(address: str, asked: str) -> str:
+    """Return the system that runs a program where another is asked for: jobs of Flink bring their cluster.
+
+    Raises FamilyError where the program cannot be meant.
+    """
+    family = load_family(address)
+    if asked not in (PROGRAMS, FLINK):
+        raise FamilyError(f"{address}: a program runs on the system {PROGRAMS}: leave --system out")
+    if asked == FLINK and isinstance(family, ProgramFamily) and family.file.flink is None:
+        raise FamilyError(
+            f"{address}: --system {FLINK} runs a job of Flink, and the file has no table [flink]: leave"
+            " --system out, or name a jar or a script there instead of [program]"
+        )
+    return PROGRAMS
 
 
 def default_system(family: Family) -> str:

@@ -35,6 +35,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "python": "the Python that has program.packages; without them the one that runs the harness",
     "java": "the Java that Spark would use",
     "kafka_jars": "the class path of the Java client of Kafka",
+    "flink_jars": "the class path of the job's Flink, with its connectors",
     "here": "the folder of the file",
     "folder": "the folder of this trial, in which the program runs; it outlives the program",
     "input": "the folder of the input files, the topic, or HOST:PORT of the socket",
@@ -46,7 +47,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 }
 """What may stand in braces in commands, environments and statements, and what it becomes."""
 
-ON_THIS_MACHINE: Final = ("python", "java", "here")
+ON_THIS_MACHINE: Final = ("python", "java", "here", "flink_jars")
 """Those that are the same in all trials. A command that builds the program knows no others."""
 _IN_STATEMENTS: Final = ("output",)
 
@@ -76,6 +77,18 @@ _SERVER_OF: Final[Mapping[str, ServerName]] = {
 }
 """The server that must be at an end of the program for a placeholder to have a value."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
+FLINK_VERSION: Final = "2.3.0"
+"""Of a job that names none."""
+JOB_RUNS: Final = "onceproof: all tasks of the job run"
+"""The line among those of a cluster that says that its job is ready."""
+TASK_MANAGER: Final = "task-manager"
+JOB_MANAGER: Final = "job-manager"
+_COORDINATE: Final = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+_VERSION: Final = re.compile(r"[1-9]\d*\.\d+\.\d+")
+_MARKS_OF_FLINK: Final = {
+    "triggered": r"Triggering (checkpoint|savepoint) \d+",
+    "completed": r"Completed (checkpoint|savepoint) \d+",
+}
 _Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 _Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*$")]
@@ -140,6 +153,25 @@ class OwnFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From the fault to its undoing, at most."""
 
 
+class FlinkJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A job of Flink, which the harness submits to a cluster of its own; it stands in place of a command."""
+
+    jar: str = ""
+    """The jar with the job, beside the file."""
+    main: str = msgspec.field(default="", name="class")
+    """Its main class; none: the one that its manifest names."""
+    arguments: tuple[str, ...] = ()
+    sql: str = ""
+    """The script with the job, beside the file, in place of a jar."""
+    connectors: tuple[str, ...] = ()
+    """Maven coordinates of what the cluster has beside Flink, as in "GROUP:ARTIFACT:VERSION"."""
+    version: str = FLINK_VERSION
+    settings: dict[str, str] = {}
+    """Of the cluster, in Flink's words; they override those of the harness."""
+    prepare: tuple[str, ...] = ()
+    """A command that runs once before the first start, in the folder of the file: it builds the jar."""
+
+
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What feeds the program."""
 
@@ -186,6 +218,7 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output: Output
     program: Command = Command()
     process: tuple[Process, ...] = ()
+    flink: FlinkJob | None = None
     fault: tuple[OwnFault, ...] = ()
     oracle: str = ""
     """A family, or a Python file with ``generate`` and ``expected``; none: each record comes out once."""
@@ -235,7 +268,7 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def can_rescale(self) -> bool:
         """Whether a start says how parallel the program is to be."""
-        return self.names("parallelism")
+        return self.flink is not None or self.names("parallelism")
 
     def names(self, placeholder: str) -> bool:
         """Return whether a placeholder stands anywhere in the file."""
@@ -254,7 +287,40 @@ def read_program_file(path: Path) -> ProgramFile:
         raise ProgramFileError(f"{path}: not TOML: {error}") from None
     for problem in _contradictions(file):
         raise ProgramFileError(f"{path}: {problem}")
-    return file
+    return file if file.flink is None else _with_cluster(file, file.flink)
+
+
+def _with_cluster(file: ProgramFile, job: FlinkJob) -> ProgramFile:
+    """Return the file of a job with the program that it is: the processes of a cluster."""
+    parts = (TASK_MANAGER, JOB_MANAGER)
+    program = Command(("flink",), ready=f"^{JOB_RUNS}$", parts=parts, prepare=job.prepare)
+    return msgspec.structs.replace(file, program=program, marks={**_MARKS_OF_FLINK, **file.marks})
+
+
+_TEMPLATE: Final = """\
+# Of two functions, generate(random) and expected(records, declared). Without it each record comes out once.
+oracle = "oracle.py"
+
+[flink]
+{job}
+connectors = ["org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"]
+
+[input]
+kind = "kafka"
+
+[output]
+kind = "kafka"
+"""
+_JOBS: Final[Mapping[str, str]] = {
+    ".jar": '# Its broker and topics.\njar = "{0}"\narguments = ["{{kafka}}", "{{input}}", "{{output}}"]',
+    ".sql": '# Its options have {{kafka}}, {{input}} and {{output}} for its broker and topics.\nsql = "{0}"',
+}
+
+
+def template_of_job(path: Path) -> str | None:
+    """Return what a file says that puts a jar or a script of SQL on trial; None for any other file."""
+    job = _JOBS.get(path.suffix)
+    return None if job is None else _TEMPLATE.format(job=job.format(path.name))
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -272,6 +338,7 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
                 yield f"{place}: {{{name}}} has no value here: write one of {', '.join(known)}"
             elif (server := _SERVER_OF.get(name)) and server not in file.servers:
                 yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {server!r}"
+    yield from _contradictions_of_flink(file)
     for point in file.marks:
         if point in OWN_POINTS or point in HARNESS_MARKS:
             yield f"marks: {point!r} is seen without a mark; mark another point"
@@ -297,8 +364,6 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
 
 def _contradicting_processes(file: ProgramFile) -> Iterator[str]:
     """Yield what is wrong with processes and faults of the user's own."""
-    if not file.processes:
-        yield "program.command is missing: write it, or a table [[process]] for each process"
     for table, tables in (("process", file.processes), ("fault", file.fault)):
         names = [each.name for each in tables]
         if twice := {name for name in names if names.count(name) > 1}:
@@ -310,6 +375,25 @@ def _contradicting_processes(file: ProgramFile) -> Iterator[str]:
             yield f"fault {fault.name!r}: give it a command or a request"
         if fault.lasts_ms and fault.undo is None:
             yield f"fault {fault.name!r}: lasts_ms needs undo"
+
+
+def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:
+    job = file.flink
+    if job is None:
+        if not file.processes:
+            yield "missing field program, how it starts; or [[process]] tables, or [flink], a job of Flink"
+        return
+    if file.program != Command() or file.process:
+        yield "[flink] stands in place of [program]: leave one of them out"
+    if bool(job.jar) == bool(job.sql):
+        yield "flink needs either a jar or a script (sql)"
+    if job.sql and (job.main or job.arguments):
+        yield "flink.class and flink.arguments belong to a jar; a script has placeholders in its statements"
+    for number, coordinate in enumerate(job.connectors):
+        if not _COORDINATE.fullmatch(coordinate):
+            yield f"flink.connectors[{number}]: {coordinate!r} is not GROUP:ARTIFACT:VERSION"
+    if not _VERSION.fullmatch(job.version):
+        yield f"flink.version: {job.version!r} is not a release of Flink, such as {FLINK_VERSION!r}"
 
 
 def _patterns(file: ProgramFile) -> Iterator[tuple[str, str]]:
@@ -335,6 +419,11 @@ def _texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
     for place, texts, known in words:
         for number, text in enumerate(texts):
             yield f"{place}[{number}]", text, known
+    if file.flink is not None:
+        for number, text in enumerate(file.flink.arguments):
+            yield f"flink.arguments[{number}]", text, PLACEHOLDERS
+        for number, text in enumerate(file.flink.prepare):
+            yield f"flink.prepare[{number}]", text, ON_THIS_MACHINE
     for name, value in program.environment.items():
         yield f"program.environment.{name}", value, PLACEHOLDERS
     for number, process in enumerate(file.process):
@@ -370,6 +459,7 @@ _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "fault": OwnFault,
     "request": Request,
     "undo": Request,
+    "flink": FlinkJob,
     "input": Input,
     "output": Output,
     "done": Done,
@@ -382,7 +472,7 @@ def _in_words(message: str) -> str:
     if unknown is not None:
         name, tables = unknown[1], ("", *re.findall(r"\.(\w+)", unknown[2] or ""))
         table = tables[-1]
-        fields = dict.fromkeys(_TABLES[table].__struct_fields__)
+        fields = dict.fromkeys(_TABLES[table].__struct_encode_fields__)
         where = f"{table}.{name}" if table else name
         return f"unknown field {where}{_near(name, fields)}"
     what, separator, place = message.partition(" - at `$")

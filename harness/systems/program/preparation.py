@@ -10,12 +10,15 @@ from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import filled
+from onceproof.harness.systems.flink.home import home_of_jobs
 from onceproof.harness.systems.kit.packages import python_with
 
 
 def of_this_machine(family: ProgramFamily) -> dict[str, str]:
     """Return what placeholders stand for in all trials of a program on this machine."""
     values = {"python": python_with(family.file.program.packages), "here": str(family.path.absolute().parent)}
+    if (job := family.file.flink) is not None:
+        values["flink_jars"] = home_of_jobs(job.version, job.connectors).class_path
     if family.file.names("java"):
         try:
             values["java"] = str(find_java(os.environ).home / "bin" / "java")

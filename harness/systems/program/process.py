@@ -21,13 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeAlias
 
 import psutil
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_file import Process
 from onceproof.harness.services.service import die_with_parent
+from onceproof.harness.systems.flink.jobs import JobProcess
 from onceproof.harness.systems.process.process_table import command_of, end_session, session_members
 
 _SECONDS_BEFORE_RESTART: Final = 0.1
@@ -88,12 +89,6 @@ class ProgramProcess:
         """How its first process has ended; None while that lives."""
         return self._process.poll()
 
-    @property
-    def cause(self) -> str:
-        """How its first process has ended, in words."""
-        code = self._process.wait()
-        return f"exit code {code}: {self.last_words()}" if code >= 0 else f"killed by signal {-code}"
-
     def worked_seconds(self) -> float:
         """Return how much processor time its processes have used that live."""
         worked = 0.0
@@ -119,10 +114,21 @@ class ProgramProcess:
         self._process.wait()
         self._close()
 
-    def parts(self, pattern: str) -> list[int]:
-        """Return the ids of its living processes whose command lines match a pattern."""
-        members = sorted(session_members(self._process.pid))
-        return [each for each in members if re.search(pattern, " ".join(command_of(each)))]
+    def discard(self) -> None:
+        """Kill what is left of it: its trial is over, or it has ended by itself."""
+        self.kill()
+
+    def kill_part(self, pattern: str) -> bool:
+        """Kill one process whose command line matches a pattern; return whether there was one."""
+        for process in self._matching(pattern):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+                return True
+        return False
+
+    def has_part(self, pattern: str) -> bool:
+        """Return whether a living process has a command line that matches a pattern."""
+        return bool(self._matching(pattern))
 
     def pause(self) -> None:
         """Stop all its processes."""
@@ -132,15 +138,12 @@ class ProgramProcess:
         """Let all its processes run on."""
         self._signal(signal.SIGCONT)
 
-    def terminate(self) -> None:
-        """Ask it to end by SIGTERM."""
+    def stop(self, seconds: float) -> None:
+        """Ask it to end by SIGTERM, and kill what is left of it after ``seconds``."""
         with suppress(ProcessLookupError):
             self._process.terminate()
-
-    def wait(self, seconds: float) -> None:
-        """Wait for its end, and kill what is left of it after ``seconds``."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(0.0, seconds))
+            self._process.wait(seconds)
         self.kill()
 
     def last_words(self) -> str:
@@ -155,9 +158,17 @@ class ProgramProcess:
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 
+    def _matching(self, pattern: str) -> list[int]:
+        members = sorted(session_members(self._process.pid))
+        return [each for each in members if re.search(pattern, " ".join(command_of(each)))]
+
     def _close(self) -> None:
         with suppress(OSError):
             self.stdin.close()
+
+
+Launched: TypeAlias = ProgramProcess | JobProcess
+"""A process that runs, or a job of Flink with its cluster."""
 
 
 @dataclass(slots=True)
@@ -165,7 +176,7 @@ class _Supervised:
     """A process of a program, its start that runs or ran last, and when it starts again."""
 
     process: Process
-    start: ProgramProcess
+    start: Launched
     is_ready: bool
     has_ended: bool = False
     """Whether its end is known."""
@@ -186,7 +197,7 @@ class RunningProgram:
     def __init__(
         self,
         processes: Sequence[Process],
-        launch: Callable[[Process], ProgramProcess],
+        launch: Callable[[Process], Launched],
         restart_delay_s: float,
     ) -> None:
         self._restart_delay_s = restart_delay_s
@@ -199,8 +210,8 @@ class RunningProgram:
             raise
 
     @property
-    def stdin(self) -> IO[bytes]:
-        """The standard input of the first process."""
+    def stdin(self) -> IO[bytes] | None:
+        """The standard input of the first process, if it has one."""
         return self._first.start.stdin
 
     @property
@@ -220,9 +231,9 @@ class RunningProgram:
     def cause(self) -> str:
         """How the program has ended, in words."""
         failed = [each.start for each in self._all.values() if each.start.exit_code]
-        return (failed or [self._first.start])[0].cause
+        return _cause((failed or [self._first.start])[0])
 
-    def tend(self, now: float, restart: Callable[[Process, bool], ProgramProcess]) -> list[str]:
+    def tend(self, now: float, restart: Callable[[Process, bool], Launched]) -> list[str]:
         """Restart processes of several that are due; return how others have ended by themselves.
 
         ``restart`` starts a process again; its second argument is whether that had ended by itself.
@@ -235,10 +246,10 @@ class RunningProgram:
             elif not each.has_ended and each.start.exit_code is not None:
                 each.has_ended = each.by_itself = True
                 if each.process.restart == "always":
-                    each.start.kill()
+                    each.start.discard()
                     each.restart_at = now + _SECONDS_BEFORE_RESTART
                 if each.start.exit_code or each.process.restart == "always":
-                    causes.append(f"{each.process.name}: {each.start.cause}")
+                    causes.append(f"{each.process.name}: {_cause(each.start)}")
         return causes
 
     def worked_seconds(self) -> float:
@@ -260,6 +271,11 @@ class RunningProgram:
         for each in self._all.values():
             each.start.kill()
 
+    def discard(self) -> None:
+        """Kill what is left of it: its trial is over, or it has ended by itself."""
+        for each in self._all.values():
+            each.start.discard()
+
     def kill_part(self, part: str) -> bool:
         """Kill one process alone, by its name or a pattern for its command line; return whether it lived."""
         named = self._all.get(part)
@@ -271,11 +287,7 @@ class RunningProgram:
             if named.process.restart == "always":
                 named.restart_at = time.monotonic() + self._restart_delay_s
             return True
-        for process in self._matching(part)[:1]:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-                return True
-        return False
+        return any(each.start.kill_part(part) for each in self._all.values())
 
     def is_down(self, part: str) -> bool:
         """Return whether a process is going to be started again."""
@@ -286,7 +298,7 @@ class RunningProgram:
         named = self._all.get(part)
         if named is not None:
             return named.start.exit_code is not None and named.restart_at is None
-        return not self._matching(part)
+        return not any(each.start.has_part(part) for each in self._all.values())
 
     def pause(self) -> None:
         """Stop all its processes."""
@@ -299,16 +311,17 @@ class RunningProgram:
             each.start.resume()
 
     def stop(self, seconds: float) -> None:
-        """Ask all processes to end by SIGTERM, and kill what is left of them after ``seconds``."""
+        """Ask one process after the other to end, and kill what is left of them after ``seconds`` in all."""
         deadline = time.monotonic() + seconds
         for each in self._all.values():
-            each.start.terminate()
-        for each in self._all.values():
-            each.start.wait(deadline - time.monotonic())
+            each.start.stop(max(0.0, deadline - time.monotonic()))
 
     @property
     def _first(self) -> _Supervised:
         return next(iter(self._all.values()))
 
-    def _matching(self, pattern: str) -> list[int]:
-        return [process for each in self._all.values() for process in each.start.parts(pattern)]
+
+def _cause(start: Launched) -> str:
+    """Return how a process has ended, in words."""
+    code = start.exit_code or 0
+    return f"exit code {code}: {start.last_words()}" if code >= 0 else f"killed by signal {-code}"

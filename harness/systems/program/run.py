@@ -23,10 +23,9 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -44,14 +43,15 @@ from onceproof.harness.model.program_file import (
 )
 from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
+from onceproof.harness.systems.flink.jobs import JobClusters, JobTrial
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.marks import MarkWatch, watches
 from onceproof.harness.systems.program.outputs import StandardOutput
 from onceproof.harness.systems.program.own_faults import StrikingFault
 from onceproof.harness.systems.program.pace import Pace
-from onceproof.harness.systems.program.process import ProgramProcess, RunningProgram
-from onceproof.harness.systems.program.waiting_faults import WaitingFaults
+from onceproof.harness.systems.program.process import Launched, ProgramProcess, RunningProgram
+from onceproof.harness.systems.program.waiting_faults import WaitingFaults, records_in_turn
 
 MOST_OWN_ENDS: Final = 8
 """How many times in a row a program may end by itself without a new row."""
@@ -75,6 +75,10 @@ class ProgramRun:
     """By placeholder, what it stands for in all trials on this machine."""
     measured: Measured | None
     """By the control run; None: this is the control run."""
+    clusters: JobClusters = field(default_factory=JobClusters)
+    """For a job of Flink."""
+    _job: JobTrial | None = None
+    """The job of Flink that the program is."""
     _history: ProgramHistory = field(init=False)
     _process: RunningProgram | None = None
     _restart_at: float | None = 0.0
@@ -111,11 +115,15 @@ class ProgramRun:
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
         file = self.family.file
+        if file.flink is not None:
+            pool = self.clusters.pool(file.flink)
+            self._job = JobTrial(file.flink, self.family.path, pool, lambda: self._history.was_struck)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
         broker, topic = self.ends.broker, self.ends.output.address
         self._watches = watches(self._waiting.waits_for, self.folder, broker, topic)
-        records = self._in_turn()
+        in_turn, self._held_from = records_in_turn(self.scenario.records)
+        records = iter(in_turn)
         following = next(records, None)
         while following is not None and not file.input.pace_ms:
             self._give(*following)
@@ -144,7 +152,9 @@ class ProgramRun:
             for fault in self._own:
                 fault.end()
             if self._process is not None:
-                self._process.kill()
+                self._process.discard()
+            if self._job is not None:
+                self._job.close()
             for watch in self._watches:
                 watch.close()
         return self._history.at_rest(self.ends.output.half_rows(), self._pace.measure().seconds * 1000)
@@ -164,21 +174,25 @@ class ProgramRun:
             return
         file = self.family.file
         self._history.started(self._by_supervisor)
-        self._pace.start()
         delay_s = self.scenario.restart_delay_ms / 1000
         self._process = RunningProgram(file.processes, self._launch, delay_s)
+        # A job of Flink has waited for its cluster.
+        self._pace.start()
         self._restart_at = None
         self._is_ready = False
         self._by_supervisor = False
-        self.ends.input.started(self._process.stdin)
+        if self._process.stdin is not None:
+            self.ends.input.started(self._process.stdin)
         if self._process.is_ready:
             self._becomes_ready()
 
-    def _launch(self, process: Process) -> ProgramProcess:
+    def _launch(self, process: Process) -> Launched:
         """Start a process of the program."""
         starts, values, output = self._history.starts, self._values(), self.ends.output
         is_main = process.name == MAIN_PROCESS
         self._log = self.folder / (f"start-{starts}.txt" if is_main else f"start-{starts}-{process.name}.txt")
+        if self._job is not None:
+            return self._job.start(values, self._log)
         words = [*process.command, *(process.resume if starts > 1 else ())]
         environment = {name: filled(text, values) for name, text in process.environment.items()}
         return ProgramProcess(
@@ -190,7 +204,7 @@ class ProgramRun:
             f"{self.family.path}: " + ("program.command" if is_main else f"process {process.name!r}"),
         )
 
-    def _restart(self, process: Process, by_supervisor: bool) -> ProgramProcess:
+    def _restart(self, process: Process, by_supervisor: bool) -> Launched:
         """Start a process of several again, while the others live."""
         self._history.started(by_supervisor)
         started = self._launch(process)
@@ -236,7 +250,7 @@ class ProgramRun:
         code, cause = self._process.exit_code, self._process.cause
         # What it has printed and written before its end is looked at before the next start.
         self._read_log()
-        self._process.kill()
+        self._process.discard()
         self._process = None
         self._look()
         file = self.family.file
@@ -260,18 +274,6 @@ class ProgramRun:
             self._is_over = self._is_cut_off = True
 
     # Records.
-
-    def _in_turn(self) -> Iterator[tuple[str, InputRecord]]:
-        """Yield the records of all splits in turn, and the last one of each split at the end."""
-        splits = self.scenario.records
-        last = {split: records[-1:] for split, records in splits.items() if len(records) > 1}
-        first = {split: records[:-1] if split in last else records for split, records in splits.items()}
-        self._held_from = self.scenario.record_count() - len(last)
-        for part in (first, last):
-            for in_turn in zip_longest(*part.values()):
-                for split, record in zip(part, in_turn, strict=True):
-                    if record is not None:
-                        yield split, record
 
     def _may_give(self, now: float) -> bool:
         """Return whether the program can take the next record: it is up, and the last one was a while ago."""

@@ -11,16 +11,32 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.program_file import READ_POINT, STARTED_POINT
-from onceproof.harness.model.scenario import Fault, Operation
+from onceproof.harness.model.scenario import Fault, InputRecord, Operation
 
 _IN_OUR_HANDS: Final = (READ_POINT, STARTED_POINT)
 """Passed as the harness gives records and starts the program: it knows whether they come."""
+
+
+def records_in_turn(
+    splits: Mapping[str, Sequence[InputRecord]],
+) -> tuple[list[tuple[str, InputRecord]], int]:
+    """Return the records of all splits in turn, the last one of each at the end, and where these begin."""
+    last = {split: records[-1:] for split, records in splits.items() if len(records) > 1}
+    first = {split: records[:-1] if split in last else records for split, records in splits.items()}
+    found: list[tuple[str, InputRecord]] = []
+    for part in (first, last):
+        for in_turn in zip_longest(*part.values()):
+            found += [
+                (split, record) for split, record in zip(part, in_turn, strict=True) if record is not None
+            ]
+    return found, len(found) - len(last)
 
 
 @dataclass(slots=True)
