@@ -35,6 +35,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "python": "the Python that has program.packages; without them the one that runs the harness",
     "java": "the Java that Spark would use",
     "kafka_jars": "the class path of the Java client of Kafka",
+    "jars": "the class path of program.jars, and of what they need",
     "flink_jars": "the class path of the job's Flink, with its connectors",
     "here": "the folder of the file",
     "folder": "the folder of this trial, in which the program runs; it outlives the program",
@@ -47,7 +48,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 }
 """What may stand in braces in commands, environments and statements, and what it becomes."""
 
-ON_THIS_MACHINE: Final = ("python", "java", "here", "flink_jars")
+ON_THIS_MACHINE: Final = ("python", "java", "here", "flink_jars", "jars")
 """Those that are the same in all trials. A command that builds the program knows no others."""
 _IN_STATEMENTS: Final = ("output",)
 
@@ -115,6 +116,8 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...] = ()
     """What pip installs for it, as in "bytewax==0.21.1", in an environment of its own, whose Python is
     ``{python}``."""
+    jars: tuple[str, ...] = ()
+    """Maven coordinates of what it needs, as in "GROUP:ARTIFACT:VERSION"; their class path is ``{jars}``."""
     prepare: tuple[str, ...] = ()
     """A command that runs once before the first start, in the folder of the file: it builds the program."""
 
@@ -339,6 +342,13 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
             elif (server := _SERVER_OF.get(name)) and server not in file.servers:
                 yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {server!r}"
     yield from _contradictions_of_flink(file)
+    connectors = () if file.flink is None else file.flink.connectors
+    for place, coordinates in (("program.jars", file.program.jars), ("flink.connectors", connectors)):
+        for number, coordinate in enumerate(coordinates):
+            if not _COORDINATE.fullmatch(coordinate):
+                yield f"{place}[{number}]: {coordinate!r} is not GROUP:ARTIFACT:VERSION"
+    if file.names("jars") and not file.program.jars:
+        yield "{jars} has no value: program.jars names none"
     for point in file.marks:
         if point in OWN_POINTS or point in HARNESS_MARKS:
             yield f"marks: {point!r} is seen without a mark; mark another point"
@@ -389,9 +399,6 @@ def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:
         yield "flink needs either a jar or a script (sql)"
     if job.sql and (job.main or job.arguments):
         yield "flink.class and flink.arguments belong to a jar; a script has placeholders in its statements"
-    for number, coordinate in enumerate(job.connectors):
-        if not _COORDINATE.fullmatch(coordinate):
-            yield f"flink.connectors[{number}]: {coordinate!r} is not GROUP:ARTIFACT:VERSION"
     if not _VERSION.fullmatch(job.version):
         yield f"flink.version: {job.version!r} is not a release of Flink, such as {FLINK_VERSION!r}"
 

@@ -10,6 +10,7 @@ from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import filled
+from onceproof.harness.services.maven_jars import jars_of
 from onceproof.harness.systems.flink.home import home_of_jobs
 from onceproof.harness.systems.kit.packages import python_with
 
@@ -19,6 +20,8 @@ def of_this_machine(family: ProgramFamily) -> dict[str, str]:
     values = {"python": python_with(family.file.program.packages), "here": str(family.path.absolute().parent)}
     if (job := family.file.flink) is not None:
         values["flink_jars"] = home_of_jobs(job.version, job.connectors).class_path
+    if jars := family.file.program.jars:
+        values["jars"] = os.pathsep.join(map(str, jars_of(jars, str(family.path))))
     if family.file.names("java"):
         try:
             values["java"] = str(find_java(os.environ).home / "bin" / "java")
