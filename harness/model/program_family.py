@@ -17,7 +17,7 @@ from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.columns import OrderedBy, columns_of
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Declared,
@@ -75,7 +75,11 @@ class ProgramFamily:
             table_keys=asked.table_keys,
             versions=asked.versions,
             servers=file.servers,
+            tolerance=file.output.tolerance or asked.tolerance,
+            ordered_by=file.output.ordered_by or asked.ordered_by,
         )
+        for problem in self.options.wrong_columns(self.row_columns):
+            raise FamilyError(f"{path}: output.{problem}")
 
     @property
     def row_columns(self) -> tuple[str, ...]:
@@ -100,28 +104,45 @@ class ProgramFamily:
 
 
 class EachRecordOnce:
-    """Records with a number and a key, each of which comes out once; the oracle of a program without one."""
+    """Records with a number and a key, each of which comes out once; the oracle of a program without one.
+
+    Splits are read in any order. So what has an order stands in one split: all records, or those of a key,
+    which is then part of a row.
+    """
 
     record_schema = "id BIGINT, key STRING"
-    row_schema = "id BIGINT"
+
+    def __init__(self, ordered_by: OrderedBy | None = None) -> None:
+        self._most_splits = MOST_SPLITS
+        self._spreads_keys = True
+        self.row_schema = "id BIGINT"
+        if ordered_by is not None and "key" in ordered_by.key:
+            self._spreads_keys = False
+            self.row_schema = self.record_schema
+        elif ordered_by is not None:
+            self._most_splits = 1
 
     def generate(self, random: Random) -> Workload:
         """Draw up to MOST_RECORDS records in up to MOST_SPLITS splits; no two have the same number."""
         splits: dict[str, Sequence[InputRecord]] = {}
         number = 0
-        for split in range(1 + int(random.random() * MOST_SPLITS)):
+        for split in range(1 + int(random.random() * self._most_splits)):
             records: list[InputRecord] = []
             time = 0
+            first_key = 0 if self._spreads_keys else split * KEYS
             for _ in range(1 + int(random.random() * MOST_RECORDS / MOST_SPLITS)):
                 time += int(random.random() * LATEST_STEP_MS)
-                records.append((time, (number, f"k{int(random.random() * KEYS)}")))
+                records.append((time, (number, f"k{first_key + int(random.random() * KEYS)}")))
                 number += 1
             splits[f"split-{split}"] = records
         return Workload(splits)
 
     def expected(self, records: Records, declared: Declared) -> Rows:
-        """Return the number of each record."""
-        return [(value[0],) for split in records.values() for _, value in split if isinstance(value, tuple)]
+        """Return the number of each record, with its key where that is part of a row."""
+        columns = len(columns_of(self.row_schema))
+        return [
+            value[:columns] for split in records.values() for _, value in split if isinstance(value, tuple)
+        ]
 
 
 def program_family(path: Path, named_family: Any) -> Family:
@@ -134,7 +155,7 @@ def program_family(path: Path, named_family: Any) -> Family:
     except ProgramFileError as error:
         raise FamilyError(str(error)) from None
     if not file.oracle:
-        return ProgramFamily(path, file, EachRecordOnce(), None)
+        return ProgramFamily(path, file, EachRecordOnce(file.output.ordered_by), None)
     place = path.parent / file.oracle
     if not file.oracle.endswith(".py"):
         return ProgramFamily(path, file, named_family(file.oracle), None)

@@ -21,6 +21,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from onceproof.harness.model.columns import OrderedBy, is_tolerance
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 
 InputKind: TypeAlias = Literal["files", "kafka", "stdin", "socket"]
@@ -195,6 +196,10 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Files only: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
     columns: tuple[str, ...] = ()
     """Which fields of a row are compared, in this order; none: those of the family's ``row_schema``."""
+    tolerance: dict[str, float] = {}
+    """See ``FamilyOptions``."""
+    ordered_by: OrderedBy | None = None
+    """See ``FamilyOptions``."""
     table: str = ""
     """PostgreSQL only: the table, with its schema and a dot before it if it is in another than the usual."""
     create: tuple[str, ...] = ()
@@ -364,6 +369,9 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
         yield f"input.key belongs to the kind 'kafka', not to {file.input.kind!r}"
     if (file.output.kind == "postgres") != bool(file.output.table):
         yield "output.table belongs to the kind 'postgres', which needs it"
+    for column, amount in file.output.tolerance.items():
+        if not is_tolerance(amount):
+            yield f"output.tolerance.{column}: {amount} is not above 0 and below 1"
     if file.output.create and file.output.kind != "postgres":
         yield f"output.create belongs to the kind 'postgres', not to {file.output.kind!r}"
     if file.output.pattern.startswith("/") or ".." in Path(file.output.pattern).parts:
@@ -464,11 +472,12 @@ _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "program": Command,
     "process": Process,
     "fault": OwnFault,
-    "request": Request,
-    "undo": Request,
+    "fault.request": Request,
+    "fault.undo": Request,
     "flink": FlinkJob,
     "input": Input,
     "output": Output,
+    "output.ordered_by": OrderedBy,
     "done": Done,
 }
 
@@ -477,8 +486,7 @@ def _in_words(message: str) -> str:
     """Return msgspec's message in the project's words, with the nearest name of an unknown field."""
     unknown = _UNKNOWN.match(message)
     if unknown is not None:
-        name, tables = unknown[1], ("", *re.findall(r"\.(\w+)", unknown[2] or ""))
-        table = tables[-1]
+        name, table = unknown[1], ".".join(re.findall(r"\.(\w+)", unknown[2] or ""))
         fields = dict.fromkeys(_TABLES[table].__struct_encode_fields__)
         where = f"{table}.{name}" if table else name
         return f"unknown field {where}{_near(name, fields)}"

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.program_file import OwnFault, Request
+from onceproof.harness.model.program_file import OwnFault, ProgramFile, Request
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.service import die_with_parent
 
 _SECONDS_TO_WORK: Final = 30.0
@@ -116,3 +117,13 @@ class StrikingFault(threading.Thread):
                 return ""
         except (OSError, ValueError) as error:
             return f"{request.method} {url}: {getattr(error, 'reason', None) or error}"
+
+
+def striking(
+    file: ProgramFile, fault: Fault, fill: Callable[[str], str], folder: Path, place: str
+) -> StrikingFault:
+    """Let a fault of a scenario begin to strike. Raises FamilyError if the file does not describe it."""
+    own = {each.name: each for each in file.fault}.get(fault.name)
+    if own is None:
+        raise FamilyError(f"{place}: the scenario has a fault {fault.name!r}, which the file does not have")
+    return StrikingFault(own, fault.delay / 1000, fill, folder, place)

@@ -29,6 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from onceproof.harness.model.close_rows import lacks_rows, tolerances_of, with_rounding
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end
@@ -48,7 +49,7 @@ from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.marks import MarkWatch, watches
 from onceproof.harness.systems.program.outputs import StandardOutput
-from onceproof.harness.systems.program.own_faults import StrikingFault
+from onceproof.harness.systems.program.own_faults import StrikingFault, striking
 from onceproof.harness.systems.program.pace import Pace
 from onceproof.harness.systems.program.process import Launched, ProgramProcess, RunningProgram
 from onceproof.harness.systems.program.waiting_faults import WaitingFaults, records_in_turn
@@ -309,7 +310,8 @@ class ProgramRun:
             for name, times in watch.passes().items():
                 self._pass(name, times)
         rows = self.ends.output.rows()
-        new = None if rows is None else self._history.looked(rows)
+        stand = self.ends.output.stand if self.family.options.ordered_by else None
+        new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
             return
         self._pace.look(new.total())
@@ -391,15 +393,8 @@ class ProgramRun:
 
     def _strike_with(self, fault: Fault) -> str:
         """Let a fault of the user's own begin to strike; return its name."""
-        own = {each.name: each for each in self.family.file.fault}.get(fault.name)
-        place = str(self.family.path)
-        if own is None:
-            raise FamilyError(
-                f"{place}: the scenario has a fault {fault.name!r}, which the file does not have"
-            )
-        values = self._values()
-        fill = partial(filled, values=values)
-        self._own.append(StrikingFault(own, fault.delay / 1000, fill, self.folder, place))
+        fill = partial(filled, values=self._values())
+        self._own.append(striking(self.family.file, fault, fill, self.folder, str(self.family.path)))
         return fault.name
 
     def _pause(self, fault: Fault) -> None:
@@ -447,7 +442,12 @@ class ProgramRun:
 
     def _are_missing(self) -> bool:
         """Return whether it is known that rows are missing."""
-        return self._expected is not None and bool(self._expected - self._history.shown)
+        if self._expected is None:
+            return False
+        # Rows that differ by rounding are there, right or not: no others come in their places.
+        shown = self._history.shown
+        amounts = with_rounding(self._expected | shown, tolerances_of(self.family))
+        return lacks_rows(self._expected, shown.elements(), amounts)
 
     def _worked_seconds(self) -> float:
         return 0.0 if self._process is None else self._process.worked_seconds()

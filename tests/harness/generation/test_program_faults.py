@@ -117,7 +117,9 @@ def test_kills_wait_for_no_more_rows_than_a_program_shows(tmp_path: Path) -> Non
     assert max(most for seed in range(100) for most in waits(seed, measured)) == 4
     assert max(most for seed in range(100) for most in waits(seed, None)) > 40
     replacing = (tmp_path / "oracle.py").read_text(encoding="utf-8")
-    (tmp_path / "oracle.py").write_text(replacing.replace("options = FamilyOptions(", "other = dict("), encoding="utf-8")
+    (tmp_path / "oracle.py").write_text(
+        replacing.replace("options = FamilyOptions(", "other = dict("), encoding="utf-8"
+    )
     family = program(tmp_path, f'oracle = "oracle.py"\n{FILE}')
     assert max(most for seed in range(100) for most in waits(seed, measured)) == 2
 

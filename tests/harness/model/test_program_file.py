@@ -106,7 +106,11 @@ def test_marks_of_any_name_and_parts_that_are_killed_alone(write):
             f'{CUT}undo = ["{{inptu}}"]\n[input]',
             r"fault\[0\]: \{inptu\} stands for nothing; did you",
         ),
-        ("[input]", f"{CUT}undo = {{uri = 'x'}}\n[input]", r"unknown field undo\.uri; did you mean url\?"),
+        (
+            "[input]",
+            f"{CUT}undo = {{uri = 'x'}}\n[input]",
+            r"unknown field fault\.undo\.uri; did you mean url\?",
+        ),
         (
             "[input]",
             'prepare = ["{folder}"]\n[input]',
