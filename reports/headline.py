@@ -284,7 +284,7 @@ def pass_sentence(report: Report) -> str:
 def barely_tested(report: Report) -> tuple[str, ...]:
     """Return which programs, and which systems of a comparison, kills have hardly hit, each as a text."""
     missed = [each.name for each in report.comparison if not each.kills]
-    texts = [f"{joined(missed)} received no kills, so there is no verdict"] if missed else []
+    texts = [f"no kill struck {joined(missed)}, so there is no verdict"] if missed else []
     few = [each for each in report.families if each.hit is not None and each.hit < LEAST_HITS]
     texts += [
         f"a kill came between the first row and the last of {subject_of(each)} in {each.hit:,} of"

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.harness.model.close_rows import lacks_rows, tolerances_of, with_rounding
-from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
+from onceproof.harness.model.family import NOTHING_DECLARED, options_of
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end
 from onceproof.harness.model.program_family import ProgramFamily

@@ -59,12 +59,6 @@ def test_the_mended_program_of_the_page_passes(onceproof: Command, reader: Path)
     assert "Checked 5 properties in each of 6 scenarios." in ran.out
 
 
-def test_the_oracle_of_the_page_is_one(reader: Path) -> None:
-    (reader / "oracle.py").write_text(blocks("python")[2], encoding="utf-8")
-    (reader / "copier.toml").write_text('oracle = "oracle.py"\n' + blocks("toml")[0], encoding="utf-8")
-    check_family(load_family(str(reader / "copier.toml")))
-
-
 def test_the_page_names_every_placeholder() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in PLACEHOLDERS if f"`{{{name}}}`" not in text] == []
