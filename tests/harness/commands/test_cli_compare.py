@@ -12,8 +12,8 @@ import pytest
 from onceproof.engine.extras import ExtraMissing
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.exit_codes import NOTHING_RAN
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.model.system import System, find_system
