@@ -31,12 +31,14 @@ from onceproof.harness.commands.mutants_cli import mutants
 from onceproof.harness.commands.nightly_cli import nightly
 from onceproof.harness.commands.script_options import (
     Arguments,
+    FlinkVersion,
     JobName,
     Pyflink,
     PyflinkOnTrial,
     Samples,
     addresses_of,
     with_arguments,
+    with_flink_version,
 )
 from onceproof.harness.commands.serve_cli import serve
 from onceproof.harness.commands.services_cli import services
@@ -139,6 +141,7 @@ def run(
     job: JobName = None,
     argument: Arguments = None,
     pyflink: PyflinkOnTrial = Pyflink.engine,
+    flink_version: FlinkVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Run scenarios on this machine, check every property, and write a report."""
@@ -147,7 +150,7 @@ def run(
     from onceproof.harness.settings.project_settings import load_settings
 
     options = RunOptions(
-        families=addresses_of(families, sample, job, argument, pyflink),
+        families=with_flink_version(addresses_of(families, sample, job, argument, pyflink), flink_version),
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,

@@ -36,10 +36,10 @@ from onceproof.harness.model.program_file import (
     READ_POINT,
     SEEN_POINT,
     STARTED_POINT,
-    OwnFault,
     ProgramFile,
 )
 from onceproof.harness.model.program_measures import Measured
+from onceproof.harness.model.program_processes import OwnFault
 from onceproof.harness.model.scenario import (
     ANY_TASK,
     Barriers,
@@ -137,7 +137,8 @@ def with_program_faults(
     }
     for _ in range(chance.weighted(_COUNTS)):
         faults += Lots(chance).first(patterns)(chance, program)
-    stops = chance.chance(0.15)
+    # Without a stop no later version follows.
+    stops = chance.chance(0.15) or family.before is not None
     stop = Operation(
         "terminate",
         READ_POINT if program.arrives else SEEN_POINT,

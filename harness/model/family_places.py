@@ -39,6 +39,7 @@ from onceproof.harness.model.family import (
     source_file,
 )
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
+from onceproof.harness.model.program_family import UPGRADES as UPGRADES
 from onceproof.harness.model.program_family import ProgramFamily, program_family
 from onceproof.harness.model.program_file import template_of_job
 from onceproof.harness.model.user_file import defined_in, error_line, import_file, imported_by
@@ -50,8 +51,6 @@ FLINK: Final = "flink"
 """The system that runs families on Flink; jobs in files are programs."""
 WORDS: Final = "?"
 """Stands between a script and what its address says of it."""
-UPGRADES: Final = "upgrades"
-"""The word of an address that names the earlier version of a script: ``new.py?upgrades=old.py``."""
 _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
 _UPGRADES: Final = "onceproof.harness.scripts.upgrade_family"
 _QUERIES: Final = "onceproof.harness.scripts.query_family"
@@ -109,7 +108,7 @@ def load_family(address: str) -> Family:
     """
     path, attribute = split_address(address)
     if is_program(address):
-        return program_family(Path(address), load_family)
+        return program_family(program_path(address), load_family, address.partition(WORDS)[2])
     if path is not None:
         return _from_file(path, attribute)
     if (template := template_of_job(job := Path(address))) is not None:
@@ -132,8 +131,13 @@ def load_family(address: str) -> Family:
 
 
 def is_program(address: str) -> bool:
-    """Return whether an address is that of a program on trial, FILE.toml."""
-    return address.endswith(PROGRAM_SUFFIX)
+    """Return whether an address is that of a program on trial, FILE.toml or FILE.toml?WORDS."""
+    return address.partition(WORDS)[0].endswith(PROGRAM_SUFFIX)
+
+
+def program_path(address: str) -> Path:
+    """Return the file in the address of a program on trial."""
+    return Path(address.partition(WORDS)[0])
 
 
 def split_address(address: str) -> tuple[Path | None, str]:
@@ -253,7 +257,7 @@ def script_of(family: Family) -> Any | None:
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
-        return str(family.path)
+        return f"{family.path}{WORDS if family.said else ''}{family.said}"
     if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES):
         script: Any = family
         return joined_address(script.path, script.said)

@@ -23,14 +23,19 @@ import msgspec
 
 from onceproof.harness.model.columns import OrderedBy, is_tolerance
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
+from onceproof.harness.model.program_processes import (
+    Milliseconds,
+    OwnFault,
+    Process,
+    Request,
+    Words,
+)
 
 InputKind: TypeAlias = Literal["files", "kafka", "stdin", "socket"]
 OutputKind: TypeAlias = Literal["files", "kafka", "postgres", "stdout"]
 LineFormat: TypeAlias = Literal["json", "csv", "text"]
 Promise: TypeAlias = Literal["exactly_once", "at_least_once"]
 EndsWhen: TypeAlias = Literal["quiet", "exit"]
-Restart: TypeAlias = Literal["always", "never"]
-Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "python": "the Python that has program.packages; without them the one that runs the harness",
@@ -91,10 +96,7 @@ _MARKS_OF_FLINK: Final = {
     "triggered": r"Triggering (checkpoint|savepoint) \d+",
     "completed": r"Completed (checkpoint|savepoint) \d+",
 }
-_Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
-_Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*$")]
-_Words: TypeAlias = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class ProgramFileError(Exception):
@@ -104,7 +106,7 @@ class ProgramFileError(Exception):
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the program starts, and of which processes it is made."""
 
-    command: _Words = ()
+    command: Words = ()
     """None: the program consists of ``[[process]]`` tables."""
     resume: tuple[str, ...] = ()
     """Words behind the command from the second start on."""
@@ -121,40 +123,6 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Maven coordinates of what it needs, as in "GROUP:ARTIFACT:VERSION"; their class path is ``{jars}``."""
     prepare: tuple[str, ...] = ()
     """A command that runs once before the first start, in the folder of the file: it builds the program."""
-
-
-class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A process of a program, which the harness starts and restarts by itself."""
-
-    name: _Name
-    command: _Words
-    resume: tuple[str, ...] = ()
-    environment: dict[str, str] = {}
-    ready: str = ""
-    restart: Restart = "always"
-    """What the harness does when the process has ended or was killed alone."""
-    alone: bool = True
-    """Whether it is also killed alone."""
-
-
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An HTTP request; any answer with a status below 400 is a success."""
-
-    url: str
-    method: Method = "GET"
-    body: str = ""
-    headers: dict[str, str] = {}
-
-
-class OwnFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A fault of the user's own: a command or a request, and what takes it back."""
-
-    name: Annotated[str, msgspec.Meta(min_length=1)]
-    command: _Words | None = None
-    request: Request | None = None
-    undo: _Words | Request | None = None
-    lasts_ms: _Milliseconds = 0
-    """From the fault to its undoing, at most."""
 
 
 class FlinkJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,7 +149,7 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: InputKind
     format: LineFormat = "json"
-    pace_ms: _Milliseconds = 5
+    pace_ms: Milliseconds = 5
     """From one record to the next; 0: all records are there before the program starts."""
     key: str = ""
     """Kafka only: the column that is the key of a message."""
@@ -283,8 +251,11 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return any(placeholder in _WORD.findall(text) for _, text, _ in _texts(self))
 
 
-def read_program_file(path: Path) -> ProgramFile:
-    """Return what a file says of a program. Raises ProgramFileError."""
+def read_program_file(path: Path, flink_version: str = "") -> ProgramFile:
+    """Return what a file says of a program. Raises ProgramFileError.
+
+    ``flink_version`` takes the place of the release that it names.
+    """
     try:
         file = msgspec.toml.decode(path.read_bytes(), type=ProgramFile)
     except OSError as error:
@@ -293,6 +264,11 @@ def read_program_file(path: Path) -> ProgramFile:
         raise ProgramFileError(f"{path}: {_in_words(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProgramFileError(f"{path}: not TOML: {error}") from None
+    if flink_version and file.flink is not None:
+        flink = msgspec.structs.replace(file.flink, version=flink_version)
+        file = msgspec.structs.replace(file, flink=flink)
+    elif flink_version:
+        raise ProgramFileError(f"{path}: --flink-version is for jobs of Flink: the file has no table [flink]")
     for problem in _contradictions(file):
         raise ProgramFileError(f"{path}: {problem}")
     return file if file.flink is None else _with_cluster(file, file.flink)
@@ -445,16 +421,8 @@ def _texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
         for text in (*process.command, *process.resume, *process.environment.values()):
             yield f"process[{number}]", text, PLACEHOLDERS
     for number, fault in enumerate(file.fault):
-        for text in _texts_of_fault(fault):
+        for text in fault.texts:
             yield f"fault[{number}]", text, PLACEHOLDERS
-
-
-def _texts_of_fault(fault: OwnFault) -> Iterator[str]:
-    for each in (fault.command, fault.request, fault.undo):
-        if isinstance(each, Request):
-            yield from (each.url, each.body, *each.headers.values())
-        elif each is not None:
-            yield from each
 
 
 _MISSPELT: Final = 0.8

@@ -26,6 +26,7 @@ from onceproof.harness.services.service import ServiceError, ServiceMissing, las
 
 JARS: Final = "jars"
 _FETCH_S: Final = 900.0
+_ERROR: Final = "ERROR]"
 _POM: Final = (
     '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
     "<groupId>onceproof</groupId><artifactId>connectors</artifactId><version>1</version>"
@@ -89,7 +90,10 @@ def run_to_end(command: list[str], folder: Path, log: Path, seconds: float, fail
         except subprocess.TimeoutExpired:
             raise ServiceError(f"{failure}: no end after {seconds:.0f} s; is the network there?") from None
     if code:
-        raise ServiceError(f"{failure}: {last_lines(log, 3)[:500]}")
+        # Maven says first what is wrong, and then at length where to read about it.
+        errors = [line for line in log.read_text(errors="replace").splitlines() if _ERROR in line]
+        said = errors[0].partition(_ERROR)[2].strip() if errors else last_lines(log, 3)
+        raise ServiceError(f"{failure}: {said[:500]}")
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceproof.harness.services.service import LOOPBACK, ServiceError, die_with_parent, free_port, last_lines
-from onceproof.harness.systems.flink.home import OPENED, FlinkHome
+from onceproof.harness.systems.flink.home import OPENED, VERSION, FlinkHome
 
 TASK_MANAGERS: Final = 2
 JOB_MANAGER: Final = "job-manager"
@@ -81,6 +81,13 @@ SETTINGS: Final = {
 }
 """Small processes that notice a death soon. All checkpoints are kept until the job finishes."""
 
+RENAMED_IN: Final = (1, 20)
+EARLIER_NAMES: Final = {
+    "execution.checkpointing.dir": "state.checkpoints.dir",
+    "execution.checkpointing.num-retained": "state.checkpoints.num-retained",
+}
+"""By setting, its name before RENAMED_IN."""
+YAML_SINCE: Final = (1, 19)
 JOBS_BY_CLIENT: Final = {"web.submit.enable": "false"}
 
 _LOGGING: Final = """\
@@ -119,7 +126,7 @@ class FlinkCluster:
             "web.tmpdir": str(folder / "temporary"),
             **own_settings,
         }
-        self.configuration = make_configuration(folder / "configuration", settings)
+        self.configuration = make_configuration(folder / "configuration", settings, home.version)
         (folder / "temporary").mkdir()
         self._started = 0
         self._task_managers: list[subprocess.Popen[bytes]] = []
@@ -313,11 +320,14 @@ class FlinkCluster:
             )
 
 
-def make_configuration(folder: Path, settings: Mapping[str, str]) -> Path:
-    """Make a folder with the settings of processes of Flink, and return it."""
+def make_configuration(folder: Path, settings: Mapping[str, str], version: str = VERSION) -> Path:
+    """Make a folder with the settings of processes of a release of Flink, and return it."""
     (folder / "plugins").mkdir(parents=True)
-    lines = [f"{key}: {value}\n" for key, value in settings.items()]
-    (folder / "config.yaml").write_text("".join(lines), encoding="utf-8")
+    release = tuple(map(int, version.split(".")[:2]))
+    earlier = EARLIER_NAMES if release < RENAMED_IN else {}
+    lines = [f"{earlier.get(key, key)}: {value}\n" for key, value in settings.items()]
+    name = "config.yaml" if release >= YAML_SINCE else "flink-conf.yaml"
+    (folder / name).write_text("".join(lines), encoding="utf-8")
     (folder / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
     return folder
 

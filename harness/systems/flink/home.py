@@ -61,6 +61,7 @@ class FlinkHome:
     jars: Path
     """The folder with all jars, ours included."""
     java: JavaInstallation
+    version: str = VERSION
 
     @property
     def home(self) -> Path:
@@ -154,7 +155,7 @@ def home_of_jobs(version: str, connectors: Sequence[str]) -> FlinkHome:
             if not (folder / _LIB).is_dir():
                 jars = sorted((packages / "pyflink" / _LIB).glob("*.jar"))
                 _make_jars(folder, jars, java, [_SQL_SOURCE], SQL_JAR, connected, user)
-    return FlinkHome(python, packages, folder / _LIB, java)
+    return FlinkHome(python, packages, folder / _LIB, java, version)
 
 
 def _java() -> JavaInstallation:

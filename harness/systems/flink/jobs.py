@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
@@ -29,12 +29,13 @@ import psutil
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, FlinkJob, filled
-from onceproof.harness.systems.flink.cluster import FlinkAway, FlinkCluster, FlinkRefuses
+from onceproof.harness.systems.flink.cluster import FlinkAway, FlinkRefuses
 from onceproof.harness.systems.flink.files import METADATA, read_metadata
 from onceproof.harness.systems.flink.home import SQL_JAR, FlinkHome, home_of_jobs
 from onceproof.harness.systems.flink.pool import FlinkPool
 from onceproof.harness.systems.flink.sql_script import SqlScriptError, statements_of
 
+_MOST_KINDS: Final = 2
 MOST_RESTARTS: Final = 20
 """After as many failures of the job in one start, the start has failed."""
 SETTINGS: Final = {
@@ -63,22 +64,31 @@ class JobClusters:
     """The clusters on which jobs of files run, over all trials of a system."""
 
     def __init__(self) -> None:
-        self._pool: FlinkPool | None = None
-        self._kind: tuple[FlinkHome, Mapping[str, str]] | None = None
+        self._pools: list[tuple[tuple[FlinkHome, Mapping[str, str]], FlinkPool]] = []
 
     def pool(self, job: FlinkJob) -> FlinkPool:
-        """Return clusters for a job; those of another kind are stopped. Raises ServiceError."""
+        """Return clusters for a job; those of earlier kinds stop. Raises ServiceError."""
         kind = home_of_jobs(job.version, job.connectors), {**SETTINGS, **job.settings}
-        if self._pool is None or kind != self._kind:
-            self.close()
-            self._pool, self._kind = FlinkPool(*kind), kind
-        return self._pool
+        for known, pool in self._pools:
+            if known == kind:
+                return pool
+        while len(self._pools) >= _MOST_KINDS:
+            self._pools.pop(0)[1].close()
+        self._pools.append((kind, FlinkPool(*kind)))
+        return self._pools[-1][1]
 
     def close(self) -> None:
         """Stop them; a later trial starts new ones."""
-        if self._pool is not None:
-            self._pool.close()
-        self._pool = None
+        for _, pool in self._pools:
+            pool.close()
+        self._pools.clear()
+
+
+class JobVersion(NamedTuple):
+    """A job, and the file that says so."""
+
+    path: Path
+    job: FlinkJob
 
 
 @dataclass(slots=True)
@@ -86,29 +96,33 @@ class JobTrial:
     """The starts of one job in one trial.
 
     Args:
-        job: what its file says of it.
-        path: of the file.
-        pool: its clusters.
+        versions: of the job, in order: a stop with a savepoint leads from one to the next.
+        clusters: that run it.
         was_struck: whether a fault has struck.
     """
 
-    job: FlinkJob
-    path: Path
-    pool: FlinkPool
+    versions: list[JobVersion]
+    clusters: JobClusters
     was_struck: Callable[[], bool]
     restored: Path | None = None
     """The checkpoint or savepoint from which the next start goes on."""
-    jobs: list[str] = field(default_factory=list)
-    """The ids of all starts."""
+    folders: list[Path] = field(default_factory=list)
+    """Those of the checkpoints of all starts."""
 
     def start(self, values: Mapping[str, str], log: Path) -> JobProcess:
         """Submit the job, which goes on where it was; ``values`` fill the placeholders."""
-        return JobProcess(self, self.pool.cluster(), values, log)
+        return JobProcess(self, self.clusters.pool(self.versions[0].job), values, log)
+
+    def stopped(self, savepoint: Path) -> None:
+        """Note that the job has stopped with a savepoint, from which its next version goes on."""
+        self.restored = savepoint
+        if len(self.versions) > 1:
+            self.versions.pop(0)
 
     def close(self) -> None:
         """Remove the checkpoints of the trial."""
-        for job in self.jobs:
-            shutil.rmtree(self.pool.checkpoints / job, ignore_errors=True)
+        for folder in self.folders:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class JobProcess:
@@ -116,7 +130,7 @@ class JobProcess:
 
     Args:
         trial: of which it is a start.
-        cluster: that runs it.
+        pool: of the clusters that run it.
         values: by placeholder.
         log: the file that gets what its JobManager says.
 
@@ -124,9 +138,11 @@ class JobProcess:
         FamilyError: its jar or script cannot be read, or its script is no job.
     """
 
-    def __init__(self, trial: JobTrial, cluster: FlinkCluster, values: Mapping[str, str], log: Path) -> None:
+    def __init__(self, trial: JobTrial, pool: FlinkPool, values: Mapping[str, str], log: Path) -> None:
         self._trial = trial
-        self._cluster = cluster
+        self._path, self._what = trial.versions[0]
+        self._pool = pool
+        self._cluster = cluster = pool.cluster()
         self._values = values
         self.log = log
         log.touch()
@@ -162,7 +178,7 @@ class JobProcess:
             return []
         if self._has_lost_master:
             self._has_lost_master = False
-            self._cluster = self._trial.pool.with_new_job_manager()
+            self._cluster = self._pool.with_new_job_manager()
             self._submit()
         self._cluster.fill()
         lines = self._lines_of_log()
@@ -180,7 +196,7 @@ class JobProcess:
         self._cluster.kill()
         self._find_newest()
         self._is_over = True
-        self._trial.pool.prepare_spare()
+        self._pool.prepare_spare()
 
     def kill_part(self, pattern: str) -> bool:
         """Kill the JobManager, or one TaskManager; return whether one was alive."""
@@ -216,7 +232,7 @@ class JobProcess:
         deadline = time.monotonic() + max(seconds, _STOP_S)
         savepoint = None
         with suppress(FlinkAway, FlinkRefuses):
-            body = {"targetDirectory": self._trial.pool.checkpoints.as_uri(), "drain": False}
+            body = {"targetDirectory": self._pool.checkpoints.as_uri(), "drain": False}
             asked = self._cluster.request(f"/jobs/{self._job}/stop", "POST", body)["request-id"]
             while savepoint is None and time.monotonic() < deadline:
                 answer = self._cluster.request(f"/jobs/{self._job}/savepoints/{asked}")
@@ -229,7 +245,7 @@ class JobProcess:
                 time.sleep(_SECONDS_BETWEEN_REQUESTS)
         self._end(0, "")
         if savepoint is not None:
-            self._trial.restored = Path(url2pathname(urlparse(savepoint).path))
+            self._trial.stopped(Path(url2pathname(urlparse(savepoint).path)))
 
     def last_words(self) -> str:
         """Return why the job has failed."""
@@ -237,12 +253,12 @@ class JobProcess:
 
     def _submit(self) -> None:
         """Submit the job; where its ``main`` fails, the start has ended."""
-        trial, job = self._trial, self._trial.job
+        trial, job = self._trial, self._what
         if job.sql:
             jar, main = self._cluster.jars / SQL_JAR, _SQL_MAIN
             arguments = self._statements()
         else:
-            jar, main = trial.path.parent / job.jar, job.main
+            jar, main = self._path.parent / job.jar, job.main
             arguments = [filled(each, self._values) for each in job.arguments]
         order: dict[str, Any] = {
             "programArgsList": arguments,
@@ -257,21 +273,21 @@ class JobProcess:
             name = self._cluster.upload(jar)
             answer = self._cluster.request(f"/jars/{name}/run", "POST", order, seconds=_SUBMIT_S)
         except OSError as error:
-            raise FamilyError(f"{trial.path}: flink.jar: {jar}: {error.strerror or error}") from None
+            raise FamilyError(f"{self._path}: flink.jar: {jar}: {error.strerror or error}") from None
         except (FlinkRefuses, FlinkAway) as error:
             self._said, self._exit_code = _innermost(str(error)), 1
             return
         self._job = answer["jobid"]
-        trial.jobs.append(self._job)
+        trial.folders.append(self._pool.checkpoints / self._job)
 
     def _statements(self) -> list[str]:
         """Return the statements of the script, with placeholders filled."""
-        path = self._trial.path.parent / self._trial.job.sql
+        path = self._path.parent / self._what.sql
         try:
             script = filled(path.read_text(encoding="utf-8"), self._values)
             return statements_of(script)
         except OSError as error:
-            raise FamilyError(f"{self._trial.path}: flink.sql: {path}: {error.strerror or error}") from None
+            raise FamilyError(f"{self._path}: flink.sql: {path}: {error.strerror or error}") from None
         except SqlScriptError as error:
             raise FamilyError(f"{path}: {error}") from None
 
@@ -319,7 +335,7 @@ class JobProcess:
         """Find the newest complete checkpoint of this start; without one the next start begins as it did."""
         if not self._job:
             return
-        folders = (self._trial.pool.checkpoints / self._job).glob("chk-*")
+        folders = (self._pool.checkpoints / self._job).glob("chk-*")
         for folder in sorted(folders, key=_number, reverse=True):
             with suppress(OSError):
                 if read_metadata((folder / METADATA).read_bytes(), {}) is not None:

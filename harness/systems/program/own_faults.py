@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.program_file import OwnFault, ProgramFile, Request
+from onceproof.harness.model.program_file import ProgramFile
+from onceproof.harness.model.program_processes import OwnFault, Request
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.service import die_with_parent
 

@@ -32,6 +32,8 @@ def of_this_machine(family: ProgramFamily) -> dict[str, str]:
 
 def prepare(family: ProgramFamily) -> Mapping[str, str]:
     """Build a program by its command for that, and return ``of_this_machine``. Raises FamilyError."""
+    if family.before is not None:
+        prepare(family.before)
     values = of_this_machine(family)
     command = family.file.program.prepare
     if not command:

@@ -26,7 +26,7 @@ from typing import IO, Final, TypeAlias
 import psutil
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.program_file import Process
+from onceproof.harness.model.program_processes import Process
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.flink.jobs import JobProcess
 from onceproof.harness.systems.process.process_table import command_of, end_session, session_members

@@ -34,17 +34,11 @@ from onceproof.harness.model.family import NOTHING_DECLARED, options_of
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end
 from onceproof.harness.model.program_family import ProgramFamily
-from onceproof.harness.model.program_file import (
-    MAIN_PROCESS,
-    READ_POINT,
-    SEEN_POINT,
-    STARTED_POINT,
-    Process,
-    filled,
-)
+from onceproof.harness.model.program_file import MAIN_PROCESS, READ_POINT, SEEN_POINT, STARTED_POINT, filled
 from onceproof.harness.model.program_measures import ControlRun, Measured
+from onceproof.harness.model.program_processes import Process
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
-from onceproof.harness.systems.flink.jobs import JobClusters, JobTrial
+from onceproof.harness.systems.flink.jobs import JobClusters, JobTrial, JobVersion
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.marks import MarkWatch, watches
@@ -116,9 +110,9 @@ class ProgramRun:
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
         file = self.family.file
-        if file.flink is not None:
-            pool = self.clusters.pool(file.flink)
-            self._job = JobTrial(file.flink, self.family.path, pool, lambda: self._history.was_struck)
+        if versions := self.family.jobs:
+            found = [JobVersion(*version) for version in versions]
+            self._job = JobTrial(found, self.clusters, lambda: self._history.was_struck)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
         broker, topic = self.ends.broker, self.ends.output.address

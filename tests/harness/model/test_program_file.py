@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from onceproof.harness.commands.script_options import upgrade_address
+from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.model.exit_codes import FOLLOWING, line_of
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.family_places import address_of, default_system, load_family, system_of_program
@@ -239,6 +241,35 @@ def test_a_system_that_runs_no_program_is_refused_and_flink_runs_jobs_of_flink(w
         system_of_program(path, "local")
     with pytest.raises(FamilyError, match=r"the file has no table \[flink\]"):
         system_of_program(str(write(PLAIN)), "flink")
+
+
+def test_an_address_names_another_release_of_flink_and_comes_back_from_the_family(write):
+    address = f"{write(FLINK)}?flink_version=1.20.5"
+    family = load_family(address)
+    assert isinstance(family, ProgramFamily)
+    assert [job.version for _, job in family.jobs] == ["1.20.5"]
+    assert address_of(family) == address
+    assert default_system(family) == "command"
+    with pytest.raises(FamilyError, match=r"flink\.version: '1\.x' is not a release"):
+        load_family(f"{write(FLINK)}?flink_version=1.x")
+    with pytest.raises(FamilyError, match="--flink-version is for jobs of Flink"):
+        load_family(f"{write(PLAIN)}?flink_version=1.20.5")
+
+
+def test_an_upgrade_has_both_versions_and_each_scenario_a_stop_between_them(write, tmp_path):
+    old = tmp_path / "old.toml"
+    old.write_text(FLINK.replace("[flink]", '[flink]\nversion = "1.20.5"'), encoding="utf-8")
+    address = upgrade_address(old, str(write(FLINK)), is_allowed=False)
+    family = load_family(address)
+    assert isinstance(family, ProgramFamily)
+    versions = [(path.name, job.version) for path, job in family.jobs]
+    assert versions == [("old.toml", "1.20.5"), ("job.toml", "2.3.0")]
+    assert address_of(family) == address
+    drawn = [with_program_faults(family, scenario_of(family, seed)) for seed in range(20)]
+    assert all([each.kind for each in scenario.asked] == ["terminate"] for scenario in drawn)
+    old.write_text(PLAIN, encoding="utf-8")
+    with pytest.raises(FamilyError, match=r"old\.toml: upgrade takes jobs of Flink"):
+        load_family(address)
 
 
 def test_an_oracle_in_python_needs_two_functions_and_a_schema(write, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, TASK_MANAGER, FlinkJob
 from onceproof.harness.systems.flink import jobs
 from onceproof.harness.systems.flink.cluster import FlinkAway, FlinkRefuses
-from onceproof.harness.systems.flink.jobs import JobProcess, JobTrial
+from onceproof.harness.systems.flink.jobs import JobProcess, JobTrial, JobVersion
 
 VALUES = {"kafka": "broker:1", "input": "in", "output": "out", "parallelism": "2"}
 TRACE = (
@@ -86,6 +87,7 @@ class PlayedPool:
         self.checkpoints = folder / "checkpoints"
         self.current = PlayedCluster(folder)
         self.spares = 0
+        self.asked_for: list[FlinkJob] = []
 
     def cluster(self) -> PlayedCluster:
         return self.current
@@ -107,7 +109,13 @@ def pool(tmp_path: Path) -> PlayedPool:
 @pytest.fixture
 def trial(tmp_path: Path, pool: PlayedPool) -> JobTrial:
     job = FlinkJob(jar="sum.jar", main="Sum", arguments=("{kafka}", "--from={input}"))
-    return JobTrial(job, tmp_path / "sum.toml", pool, lambda: bool(pool.current.killed.count("all")))  # type: ignore[arg-type]
+    return trial_of(pool, tmp_path, job)
+
+
+def trial_of(pool: PlayedPool, folder: Path, *jobs: FlinkJob) -> JobTrial:
+    versions = [JobVersion(folder / "sum.toml", job) for job in jobs]
+    clusters: Any = SimpleNamespace(pool=lambda job: pool.asked_for.append(job) or pool)
+    return JobTrial(versions, clusters, lambda: bool(pool.current.killed.count("all")))
 
 
 def started(trial: JobTrial, pool: PlayedPool) -> JobProcess:
@@ -241,8 +249,7 @@ def test_a_job_that_finishes_is_a_program_that_ends_with_zero(trial, pool):
 
 def test_statements_of_a_script_are_arguments_of_our_own_class(trial, pool, tmp_path):
     (tmp_path / "job.sql").write_text("SET 'a' = 'b';\nINSERT INTO {output} SELECT 1;", encoding="utf-8")
-    trial.job = FlinkJob(sql="job.sql")
-    started(trial, pool)
+    started(trial_of(pool, tmp_path, FlinkJob(sql="job.sql")), pool)
     (order,) = pool.current.orders()
     assert order["entryClass"] == "onceproof.SqlScript"
     assert order["programArgsList"] == ["SET 'a' = 'b'", "INSERT INTO out SELECT 1"]
@@ -256,11 +263,25 @@ def test_statements_of_a_script_are_arguments_of_our_own_class(trial, pool, tmp_
         (FlinkJob(sql="empty.sql"), r"empty\.sql: it has no INSERT INTO"),
     ],
 )
-def test_a_missing_jar_or_script_is_one_line_with_file_and_field(trial, pool, tmp_path, job, line):
+def test_a_missing_jar_or_script_is_one_line_with_file_and_field(pool, tmp_path, job, line):
     (tmp_path / "empty.sql").touch()
-    trial.job = job
     with pytest.raises(FamilyError, match=line):
-        started(trial, pool)
+        started(trial_of(pool, tmp_path, job), pool)
+
+
+def test_a_stop_leads_to_the_next_version_and_a_kill_does_not(pool, tmp_path):
+    old, new = FlinkJob(jar="sum.jar", version="1.20.5"), FlinkJob(jar="sum.jar")
+    trial = trial_of(pool, tmp_path, old, new)
+    started(trial, pool).kill()
+    process = started(trial, pool)
+    pool.current.savepoint = (tmp_path / "savepoint-1").as_uri()
+    process.stop(1)
+    pool.current.state = "RUNNING"
+    pool.current.savepoint = None
+    started(trial, pool).stop(1)
+    started(trial, pool)
+    assert pool.asked_for == [old, old, new, new]
+    assert pool.current.orders()[2]["savepointPath"].endswith("/savepoint-1")
 
 
 def test_the_checkpoints_of_a_trial_are_removed_at_its_end(trial, pool):
