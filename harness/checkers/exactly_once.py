@@ -13,6 +13,9 @@ Anomalies:
   late record open a window again. Where a restored checkpoint holds records in flight, a row of an earlier
   attempt may be among them, and comes with those of the new one.
 
+Of several sinks some may promise only at least once (``FamilyOptions.may_repeat``): after a failure their
+rows may come again.
+
 Where a sink writes by key, only the last row of each key counts, so a repeated write is no duplicate. A
 missing row is lost only if the job has finished: a run that was cut off is judged by liveness.
 """
@@ -63,6 +66,11 @@ class ExactlyOnce:
         visible = rows_at_end(history)
         actual = count_rows(visible)
         expected = oracle.rows(visible, history)
+        if oracle.may_repeat is not None and _has_failed(history):
+            actual = {
+                row: min(count, expected.get(row, count)) if oracle.may_repeat(row) else count
+                for row, count in actual.items()
+            }
         if actual == expected:
             if oracle.ordered_by is not None:
                 return out_of_order(self.property, history, expected, oracle)
@@ -115,6 +123,10 @@ def _answered_again(name: str, answers: Answers, history: History) -> list[Viola
 
 def _has_finished(history: History) -> bool:
     return any(event[1] == JOB_FINISHED for event in history.events)
+
+
+def _has_failed(history: History) -> bool:
+    return sum(event[1] == ATTEMPT_STARTED for event in history.events) > 1
 
 
 def row_violation(

@@ -100,7 +100,7 @@ def with_program_faults(
     ``measured`` by the control run; None: there has been none yet.
     """
     file = family.file
-    barriers: Barriers = "at_least_once" if file.promise == "at_least_once" else "aligned"
+    barriers: Barriers = "at_least_once" if file.is_at_least_once else "aligned"
     plain = replace(
         scenario,
         mode=CheckpointMode(barriers=barriers),
@@ -119,7 +119,7 @@ def with_program_faults(
     rescales = file.can_rescale and chance.chance(0.5)
     program = _Program(
         scenario.record_count(),
-        bool(file.input.pace_ms),
+        bool(file.pace_ms),
         _rows(family, scenario, measured),
         _marks(file),
         file.servers,
@@ -165,9 +165,10 @@ def _rows(family: ProgramFamily, scenario: Scenario, measured: Measured | None) 
 
 def _marks(file: ProgramFile) -> tuple[Pass, ...]:
     marked = [Pass(point) for point in file.points if point in file.marks]
-    writes = file.output.kind in ("files", "stdout") or file.names("folder")
+    kinds = {each.kind for each in file.outputs}
+    writes = bool(kinds & {"files", "stdout"}) or file.names("folder")
     seen: tuple[str, ...] = (BYTES_MARK,) if writes else ()
-    if file.output.kind == "kafka":
+    if "kafka" in kinds:
         seen += (OPEN_MARK, COMMITTING_MARK)
     return (*marked, *(Pass(MARK, name) for name in (*file.own_marks, *seen)))
 

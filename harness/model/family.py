@@ -192,6 +192,9 @@ class FamilyOptions(metaclass=_OptionsByName):
     may be missing. None: the family is never run in that mode."""
     barriers: Barriers | None = None
     """How every scenario handles barriers; None: drawn. "at_least_once" needs the option of that name."""
+    may_repeat: Callable[[Row], bool] | None = None
+    """``may_repeat(row)`` says of which rows the job promises only at least once, such as those of one sink
+    of several. They may come again after a failure. None: of no rows."""
     table_keys: int = 0
     """How many leading columns are the key by which ``io.upsert_sink`` writes; 0: the job writes no table."""
     versions: Callable[[Records], Rows] | None = None
@@ -317,6 +320,7 @@ _OPTIONS: Final[_Members] = {
     "simpler_parameters": (_is_function_or_none, "a function simpler_parameters(parameters)"),
     "as_program": (_is_function_or_none, "a function as_program(records, parameters)"),
     "sends_batches": (lambda value: type(value) is bool or callable(value), "True, False or a function"),
+    "may_repeat": (_is_function_or_none, "a function may_repeat(row)"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (_is_function_or_none, "a function versions(records)"),
     "written_at_end": (lambda value: type(value) is bool, "True or False"),

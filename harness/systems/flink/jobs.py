@@ -28,7 +28,8 @@ from urllib.request import url2pathname
 import psutil
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, FlinkJob, filled
+from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, filled
+from onceproof.harness.model.program_processes import FlinkJob
 from onceproof.harness.systems.flink.cluster import FlinkAway, FlinkRefuses
 from onceproof.harness.systems.flink.files import METADATA, read_metadata
 from onceproof.harness.systems.flink.home import SQL_JAR, FlinkHome, home_of_jobs

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -72,18 +72,18 @@ class Transactions(MarkWatch):
 
     Args:
         servers: of the broker, past the proxy of the program.
-        topic: to which they write.
+        topics: to which they write.
     """
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topics: Sequence[str]) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        self._topic = topic.encode()
+        self._topics = [topic.encode() for topic in topics]
         self._open: set[bytes] = set()
         self._consumer = Consumer(
             {
                 **client_settings(servers),
-                "group.id": f"{topic}-transactions",
+                "group.id": f"{topics[0]}-transactions",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_uncommitted",
@@ -104,7 +104,7 @@ class Transactions(MarkWatch):
             key, value = message.key(), message.value()
             if message.error() is not None or not key or not value:
                 continue
-            state, is_ours = value[_PLACE_OF_STATE], self._topic in value
+            state, is_ours = value[_PLACE_OF_STATE], any(topic in value for topic in self._topics)
             if state == _ONGOING and is_ours:
                 opened += key not in self._open
                 self._open.add(key)
@@ -117,18 +117,20 @@ class Transactions(MarkWatch):
         self._consumer.close()
 
 
-def watches(waits_for: Callable[[str], bool], folder: Path, broker: str, topic: str) -> list[MarkWatch]:
+def watches(
+    waits_for: Callable[[str], bool], folder: Path, broker: str, topics: Sequence[str]
+) -> list[MarkWatch]:
     """Return what sees the marks that something waits for.
 
     Args:
         waits_for: returns whether something waits for a mark.
         folder: of the trial.
-        broker: that has the output topic, past the proxy of the program; "" if there is none.
-        topic: the output topic.
+        broker: past the proxy of the program; "" if there is none.
+        topics: those of outputs.
     """
     found: list[MarkWatch] = []
     if waits_for(BYTES_MARK):
         found.append(WrittenBytes(folder))
-    if broker and any(map(waits_for, (OPEN_MARK, COMMITTING_MARK))):
-        found.append(Transactions(broker, topic))
+    if topics and any(map(waits_for, (OPEN_MARK, COMMITTING_MARK))):
+        found.append(Transactions(broker, topics))
     return found

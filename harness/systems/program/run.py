@@ -23,7 +23,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,10 +39,10 @@ from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.program_processes import Process
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.flink.jobs import JobClusters, JobTrial, JobVersion
+from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.marks import MarkWatch, watches
-from onceproof.harness.systems.program.outputs import StandardOutput
 from onceproof.harness.systems.program.own_faults import StrikingFault, striking
 from onceproof.harness.systems.program.pace import Pace
 from onceproof.harness.systems.program.process import Launched, ProgramProcess, RunningProgram
@@ -66,8 +66,6 @@ class ProgramRun:
     """Those of the scenario that strike here."""
     ends: ProgramEnds
     folder: Path
-    machine: Mapping[str, str]
-    """By placeholder, what it stands for in all trials on this machine."""
     measured: Measured | None
     """By the control run; None: this is the control run."""
     clusters: JobClusters = field(default_factory=JobClusters)
@@ -105,7 +103,7 @@ class ProgramRun:
     def __post_init__(self) -> None:
         self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
         self._waiting = WaitingFaults((*self.faults, *self.scenario.asked))
-        self._pace = Pace(self.family.file, self.measured, self._worked_seconds)
+        self._pace = Pace(self.family.file, self.measured, self._worked_seconds, self.ends.output.read_at)
 
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
@@ -115,12 +113,11 @@ class ProgramRun:
             self._job = JobTrial(found, self.clusters, lambda: self._history.was_struck)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
-        broker, topic = self.ends.broker, self.ends.output.address
-        self._watches = watches(self._waiting.waits_for, self.folder, broker, topic)
+        self._watches = watches(self._waiting.waits_for, self.folder, self.ends.broker, self.ends.topics)
         in_turn, self._held_from = records_in_turn(self.scenario.records)
         records = iter(in_turn)
         following = next(records, None)
-        while following is not None and not file.input.pace_ms:
+        while following is not None and not file.pace_ms:
             self._give(*following)
             following = next(records, None)
         if following is None:
@@ -169,6 +166,10 @@ class ProgramRun:
             return
         file = self.family.file
         self._history.started(self._by_supervisor)
+        render(self.family, self.folder, self._values())
+        again = self._history.starts > 1
+        hooks, name = file.hooks, "before_restart" if again else "before_start"
+        self._run_hook(name, hooks.before_restart if again else hooks.before_start)
         delay_s = self.scenario.restart_delay_ms / 1000
         self._process = RunningProgram(file.processes, self._launch, delay_s)
         # A job of Flink has waited for its cluster.
@@ -183,7 +184,7 @@ class ProgramRun:
 
     def _launch(self, process: Process) -> Launched:
         """Start a process of the program."""
-        starts, values, output = self._history.starts, self._values(), self.ends.output
+        starts, values = self._history.starts, self._values()
         is_main = process.name == MAIN_PROCESS
         self._log = self.folder / (f"start-{starts}.txt" if is_main else f"start-{starts}-{process.name}.txt")
         if self._job is not None:
@@ -192,10 +193,10 @@ class ProgramRun:
         environment = {name: filled(text, values) for name, text in process.environment.items()}
         return ProgramProcess(
             [filled(word, values) for word in words],
-            {**os.environ, **environment},
+            {**os.environ, **self.ends.environment, **environment},
             self.folder,
             self._log,
-            output.path(starts) if isinstance(output, StandardOutput) else None,
+            self.ends.output.file_of_start(starts),
             f"{self.family.path}: " + ("program.command" if is_main else f"process {process.name!r}"),
         )
 
@@ -209,14 +210,17 @@ class ProgramRun:
 
     def _values(self) -> dict[str, str]:
         return {
-            **self.machine,
-            "folder": str(self.folder),
+            **self.ends.values,
             "parallelism": str(self._history.parallelism),
             "start": str(self._history.starts),
-            **self.ends.values,
         }
 
+    def _run_hook(self, name: str, command: Sequence[str]) -> None:
+        place = f"{self.family.path}: hooks.{name}"
+        run_hook(place, command, self.folder, self._values(), self.ends.environment)
+
     def _becomes_ready(self) -> None:
+        self._run_hook("after_ready", self.family.file.hooks.after_ready)
         self._is_ready = True
         self._pace.ready()
         self._pass(STARTED_POINT)
@@ -272,7 +276,7 @@ class ProgramRun:
 
     def _may_give(self, now: float) -> bool:
         """Return whether the program can take the next record: it is up, and the last one was a while ago."""
-        if not self._is_ready or now < self._given_at + self.family.file.input.pace_ms / 1000:
+        if not self._is_ready or now < self._given_at + self.family.file.pace_ms / 1000:
             return False
         # A program that does not say when it is ready has had as long as its first row took.
         if self.measured is None or self.family.file.ready:
@@ -466,6 +470,12 @@ class ProgramRun:
     def _out_of_time(self) -> None:
         self._missed = self._waited()
         self._note_dead_parts(is_cut_off=True)
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        # A reader that has never shown anything says why.
+        self.ends.output.read_to_end()
+        self._look()
         self._history.out_of_time()
         self._is_over = self._is_cut_off = True
 
