@@ -64,13 +64,8 @@ class ExactlyOnce:
             # Before the end a table shows intermediate rows of its keys, which consistent_cut judges.
             return ()
         visible = rows_at_end(history)
-        actual = count_rows(visible)
         expected = oracle.rows(visible, history)
-        if oracle.may_repeat is not None and _has_failed(history):
-            actual = {
-                row: min(count, expected.get(row, count)) if oracle.may_repeat(row) else count
-                for row, count in actual.items()
-            }
+        actual = _counted(visible, expected, history, oracle)
         if actual == expected:
             if oracle.ordered_by is not None:
                 return out_of_order(self.property, history, expected, oracle)
@@ -78,7 +73,7 @@ class ExactlyOnce:
         near = near_misses(history, oracle)
         if near is not None:
             history = near.history
-            actual = count_rows(rows_at_end(history))
+            actual = _counted(rows_at_end(history), expected, history, oracle)
         finished = _has_finished(history)
         found = [
             row_violation(self.property, anomaly, rows, expected, actual, history)
@@ -123,6 +118,17 @@ def _answered_again(name: str, answers: Answers, history: History) -> list[Viola
 
 def _has_finished(history: History) -> bool:
     return any(event[1] == JOB_FINISHED for event in history.events)
+
+
+def _counted(visible: Sequence[Row], expected: RowCounts, history: History, oracle: Oracle) -> RowCounts:
+    """Return how often rows are visible; those that may repeat after a failure, at most as expected."""
+    actual = count_rows(visible)
+    if oracle.may_repeat is None or not _has_failed(history):
+        return actual
+    return {
+        row: min(count, expected.get(row, count)) if oracle.may_repeat(row) else count
+        for row, count in actual.items()
+    }
 
 
 def _has_failed(history: History) -> bool:

@@ -79,7 +79,8 @@ class FaultRow:
     """What the fault does, for a plan. ``{task}`` stands where the plan names the task, if it does,
     ``{server}`` for the server, and ``{name}`` for a fault of a user's own."""
     sentence: str
-    """What the fault did, for a report. ``{task}`` stands for the task that passed the point."""
+    """What the fault did, for a report. ``{task}`` stands for the task that passed the point,
+    ``{server}`` for the server."""
     delay: Delay = "none"
     """Whether ``Fault.delay`` says by how many steps the fault holds something back, by how much a clock
     jumps, or for how many milliseconds a server is gone or a listing is short."""
@@ -331,7 +332,7 @@ _ROWS: Final = (
         POINTS,
         Capability.SERVER_FAULTS,
         "kill {server}",
-        "the server was killed",
+        "{server} was killed",
         # After which it is started again.
         delay="optional",
         weight=4,
@@ -342,7 +343,7 @@ _ROWS: Final = (
         POINTS,
         Capability.SERVER_FAULTS,
         "pause {server}",
-        "the server was paused",
+        "{server} was paused",
         delay="required",
     ),
     FaultRow(
@@ -351,7 +352,7 @@ _ROWS: Final = (
         POINTS,
         Capability.SERVER_FAULTS,
         "cut a connection to {server}",
-        "a connection to the server was cut",
+        "a connection to {server} was cut",
         # In the middle of the next answer, not of the next request: the server has done what it was asked.
         means=("answer",),
         weight=4,

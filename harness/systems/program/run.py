@@ -149,7 +149,8 @@ class ProgramRun:
                 self._job.close()
             for watch in self._watches:
                 watch.close()
-        return self._history.at_rest(self.ends.output.half_rows(), self._pace.measure().seconds * 1000)
+        milliseconds = self._pace.measure().seconds * 1000
+        return self._history.at_rest(self.ends.output.half_rows(), milliseconds, self.folder)
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
@@ -229,12 +230,12 @@ class ProgramRun:
         """Read what the program has printed since the last look, and count the marks in it."""
         if self._process is None:
             return
-        file = self.family.file
+        marks = self.family.file.marks.items()
         for line in self._process.new_lines():
             self._pace.print()
-            for name, pattern in file.marks.items():
-                if re.search(pattern, line):
-                    self._pass(name)
+            self._history.printed(f"start {self._history.starts}", line)
+            for name in [name for name, pattern in marks if re.search(pattern, line)]:
+                self._pass(name)
         if not self._is_ready and self._process.is_ready:
             self._becomes_ready()
 
@@ -295,6 +296,7 @@ class ProgramRun:
 
     def _give(self, split: str, record: InputRecord) -> None:
         self.ends.input.give(split, record)
+        self._history.given(split, record)
         self._given += 1
         self._given_at = time.monotonic()
         self._pace.give()
@@ -482,9 +484,8 @@ class ProgramRun:
     def _note_dead_parts(self, is_cut_off: bool) -> None:
         """Note which parts were killed alone and do not run again, where something is missing."""
         if self._process is not None and (is_cut_off or self._are_missing()):
-            for part in dict.fromkeys(self._killed_parts):
-                if self._process.lacks(part):
-                    self._history.part_dead(part)
+            for part in filter(self._process.lacks, dict.fromkeys(self._killed_parts)):
+                self._history.part_dead(part)
 
     def _waited(self) -> str:
         """Return what has been waited for, and for how long, as a sentence."""

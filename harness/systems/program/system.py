@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from onceproof.harness.model.capabilities import Capability
@@ -27,6 +27,7 @@ from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.points import ANSWERS, CAPABILITIES, MISSING
 from onceproof.harness.systems.program.preparation import prepare
 from onceproof.harness.systems.program.run import ProgramRun
+from onceproof.harness.systems.program.versions import versions_of
 
 
 class CommandSystem:
@@ -91,6 +92,10 @@ class CommandSystem:
         if family.path not in self._prepared:
             self._prepared[family.path] = prepare(family)
         return self._prepared[family.path]
+
+    def versions(self, family: Family) -> Iterable[tuple[str, str]]:
+        """Yield the versions of what a program runs with."""
+        return versions_of(family) if isinstance(family, ProgramFamily) else ()
 
     def close(self) -> None:
         """Stop the servers and clusters that programs have needed."""
