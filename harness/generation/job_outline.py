@@ -10,6 +10,7 @@ from onceproof.harness.model.fault_kinds import FaultKind
 
 WRITE_AHEAD: Final = "write-ahead"
 PART_FILES: Final = "part files"
+OWN_CALLS: Final = "calls of the user's own"
 
 
 @dataclass(slots=True)

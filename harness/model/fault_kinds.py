@@ -45,6 +45,7 @@ FaultKind: TypeAlias = Literal[
     "move_output",
     "pause_worker",
     "lose_folder",
+    "fail_call",
     "own_fault",
 ]
 Means: TypeAlias = Literal[
@@ -112,6 +113,7 @@ Target: TypeAlias = Literal[
     "output",
     "worker",
     "folder",
+    "call",
     "own",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""

@@ -483,6 +483,17 @@ _ROWS: Final = (
         outside_weight=1,
     ),
     FaultRow(
+        "fail_call",
+        "call",
+        ("element",),
+        Capability.FAILED_CALLS,
+        "answer a call of {task} with an error",
+        "a call of {task} to the outside was answered with an error",
+        # Plain: nothing is done. Otherwise the call took place.
+        means=("answer",),
+        weight=0,
+    ),
+    FaultRow(
         "own_fault",
         "own",
         POINTS,
@@ -501,7 +512,9 @@ FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
-_OF_SOME_JOBS: Final = frozenset(("server", "pause", "row", "input", "output", "worker", "folder", "own"))
+_OF_SOME_JOBS: Final = frozenset(
+    ("server", "pause", "row", "input", "output", "worker", "folder", "call", "own")
+)
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
     row.kind for row in _ROWS if row.strikes not in _OF_SOME_JOBS
 )

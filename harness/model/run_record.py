@@ -21,6 +21,7 @@ from onceproof.harness.model.scenario import InputRecord
 MOST_FILES: Final = 200
 MOST_BYTES: Final = 500_000
 """Of a file: its beginning and its end."""
+MOST_BYTES_OF_ALL: Final = 20_000_000
 MOST_LINES: Final = 5_000
 """That are shown with their times; the files of the programs have all."""
 
@@ -56,7 +57,7 @@ class RunRecord:
         """Read the files of the folder of a trial."""
         self.folder = str(folder)
         for path in _regular_files(folder):
-            if len(self.files) == MOST_FILES:
+            if len(self.files) == MOST_FILES or sum(map(len, self.files.values())) > MOST_BYTES_OF_ALL:
                 break
             self.files[path.relative_to(folder).as_posix()] = _content(path)
 
