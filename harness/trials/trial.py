@@ -40,6 +40,7 @@ from onceproof.harness.model.family import (
     Declared,
     Family,
     FamilyError,
+    options_of,
     source_file,
     tasks_with,
 )
@@ -291,6 +292,8 @@ def _check_draw(family: Family, seed: int) -> None:
     try:
         with stopped_in_time(source_file(family)):
             rows: object = family.expected(scenario.records, Declared(parameters=scenario.parameters))
+            if (versions := options_of(family).versions) is not None:
+                list(versions(scenario.records))
             if isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Iterator):
                 _refuse_what_is_no_tuple(rows, f"{place}: seed {seed}: expected() returns")
                 misfit = misfit_of(family, scenario)
