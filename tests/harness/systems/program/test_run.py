@@ -261,7 +261,7 @@ def test_marks_in_what_it_prints_are_points_of_kills(tmp_path: Path) -> None:
 
 
 def test_a_mark_of_any_name_is_a_point_of_kills(tmp_path: Path) -> None:
-    prints = COPIES_LINES.replace("written.flush()", "written.flush(); print('flushed', flush=True)")
+    prints = COPIES_LINES.replace("written.flush()", "written.flush(); line and print('flushed', flush=True)")
     path = program(tmp_path, prints, FILES + '[marks]\nflushed = "^flushed"\n')
     history, verdict = tried(path, faults=(Fault("kill_process", "mark", occurrence=2, mark="flushed"),))
     assert anomalies(verdict) == [("exactly_once", "duplicated")]
