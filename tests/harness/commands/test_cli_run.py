@@ -217,7 +217,7 @@ def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> No
     )
     document = json.loads(ended.out)
     counts = ["findings", "scenarios", "passed", "failed", "families"]
-    costs = ["seconds", "scenario_seconds", "waiting_share"]
+    costs = ["seconds", "scenario_seconds", "phase_seconds", "waiting_share"]
     found = ["not_applicable", "asked", "situations", "sample", "exhausted", "trace_hash"]
     assert list(document) == [*counts, *found, *costs, "out"]
     # The simulation starts no process, and runs every family.
