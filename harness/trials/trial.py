@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Final
 
 import msgspec
@@ -136,9 +137,12 @@ def _tried(
     try:
         history, recorded = _run(system, family, scenario, trace, records=is_to_continue)
         history.statistics.not_applicable |= requests_left(drawn, scenario)
+        begun = perf_counter()
         oracle = PythonOracle(family, scenario)
         history = within_tolerance(history, oracle)
         verdict = judge(scenario, history, oracle)
+        if phases := history.statistics.phase_milliseconds:
+            phases["judge"] = (perf_counter() - begun) * 1000
     except Exception as error:
         if is_full(error):
             raise

@@ -25,7 +25,7 @@ MISSING: Final[MissingPoints] = {}
 ANSWERS: Final = answers(
     CAPABILITIES,
     {
-        "kill_task": RunningProgram.kill_part,
+        "kill_task": RunningProgram.kill_one,
         "tasks": RunningProgram.kill,
         "process": RunningProgram.kill,
         "pause": RunningProgram.pause,

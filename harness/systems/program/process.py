@@ -27,6 +27,7 @@ import psutil
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_processes import Process
+from onceproof.harness.model.scenario import ANY_TASK, Fault
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.flink.jobs import JobProcess
 from onceproof.harness.systems.process.process_table import command_of, end_session, session_members
@@ -202,6 +203,7 @@ class RunningProgram:
     ) -> None:
         self._restart_delay_s = restart_delay_s
         self._all: dict[str, _Supervised] = {}
+        self._killed_alone: dict[str, None] = {}
         try:
             for each in processes:
                 self._all[each.name] = _Supervised(each, launch(each), not each.ready)
@@ -275,6 +277,19 @@ class RunningProgram:
         """Kill what is left of it: its trial is over, or it has ended by itself."""
         for each in self._all.values():
             each.start.discard()
+
+    def kill_one(self, parts: Sequence[str], fault: Fault) -> str | None:
+        """Kill the part that a fault names, or one of some; return which, None if none lives."""
+        turn = fault.occurrence % len(parts) if parts else 0
+        for part in (*parts[turn:], *parts[:turn]) if fault.task == ANY_TASK else (fault.task,):
+            if self.kill_part(part):
+                self._killed_alone[part] = None
+                return part
+        return None
+
+    def dead_parts(self) -> list[str]:
+        """Return the parts that were killed alone and do not run again."""
+        return [part for part in self._killed_alone if self.lacks(part)]
 
     def kill_part(self, part: str) -> bool:
         """Kill one process alone, by its name or a pattern for its command line; return whether it lived."""

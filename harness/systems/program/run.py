@@ -42,6 +42,7 @@ from onceproof.harness.systems.flink.jobs import JobClusters, JobTrial, JobVersi
 from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
+from onceproof.harness.systems.program.java_classes import keep_new, with_archive
 from onceproof.harness.systems.program.marks import MarkWatch, watches
 from onceproof.harness.systems.program.own_faults import StrikingFault, striking
 from onceproof.harness.systems.program.pace import Pace
@@ -85,7 +86,6 @@ class ProgramRun:
     _watches: list[MarkWatch] = field(default_factory=list)
     _own: list[StrikingFault] = field(default_factory=list)
     """Faults of the user's own that have begun to strike and are not undone."""
-    _killed_parts: list[str] = field(default_factory=list)
     _held_from: int = 0
     """How many records are given before the last ones of their splits, which are held back."""
     _given: int = 0
@@ -133,6 +133,7 @@ class ProgramRun:
                     if following is None:
                         self.ends.input.all_given()
                 self._look()
+                self._pace.spend(self._is_ready, following is None)
                 self._strike_what_is_due(time.monotonic())
                 self._see_its_end(following is None)
                 if following is None and self._is_done():
@@ -149,12 +150,13 @@ class ProgramRun:
                 self._job.close()
             for watch in self._watches:
                 watch.close()
-        milliseconds = self._pace.measure().seconds * 1000
-        return self._history.at_rest(self.ends.output.half_rows(), milliseconds, self.folder)
+        self._pace.spend(self._is_ready, following is None)
+        return self._history.at_rest(self.ends.output.half_rows(), self._pace.phase_seconds, self.folder)
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
         history = self.run()
+        keep_new(self.family)
         said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
         is_over = bool(rows_at_end(history)) and not self._are_missing() and not self._is_cut_off
         missed = "" if is_over else self._missed
@@ -190,10 +192,13 @@ class ProgramRun:
         self._log = self.folder / (f"start-{starts}.txt" if is_main else f"start-{starts}-{process.name}.txt")
         if self._job is not None:
             return self._job.start(values, self._log)
-        words = [*process.command, *(process.resume if starts > 1 else ())]
+        resume = process.resume if starts > 1 else ()
+        words = [filled(word, values) for word in (*process.command, *resume)]
+        if is_main:
+            words = with_archive(self.family, words, makes=self.measured is None)
         environment = {name: filled(text, values) for name, text in process.environment.items()}
         return ProgramProcess(
-            [filled(word, values) for word in words],
+            words,
             {**os.environ, **self.ends.environment, **environment},
             self.folder,
             self._log,
@@ -353,7 +358,8 @@ class ProgramRun:
         task = ANY_TASK
         match FAULTS[fault.kind].strikes, FAULTS[fault.kind].victims:
             case "tasks", "passing":
-                part = self._kill_part(fault)
+                assert self._process is not None, "only a program that runs has parts"
+                part = self._process.kill_one(self.family.file.alone, fault)
                 if part is None:
                     self._history.not_applicable(fault)
                     return
@@ -379,17 +385,6 @@ class ProgramRun:
         self._paused_until = None
         self._history.parallelism = fault.rescale_to or self._history.parallelism
         self._restart_at = time.monotonic() + self.scenario.restart_delay_ms / 1000
-
-    def _kill_part(self, fault: Fault) -> str | None:
-        """Kill one process alone; return its name or pattern, None if there is none that lives."""
-        assert self._process is not None, "only a program that runs has parts"
-        parts = self.family.file.alone
-        turn = fault.occurrence % len(parts) if parts else 0
-        for part in (*parts[turn:], *parts[:turn]) if fault.task == ANY_TASK else (fault.task,):
-            if self._process.kill_part(part):
-                self._killed_parts.append(part)
-                return part
-        return None
 
     def _strike_with(self, fault: Fault) -> str:
         """Let a fault of the user's own begin to strike; return its name."""
@@ -484,7 +479,7 @@ class ProgramRun:
     def _note_dead_parts(self, is_cut_off: bool) -> None:
         """Note which parts were killed alone and do not run again, where something is missing."""
         if self._process is not None and (is_cut_off or self._are_missing()):
-            for part in filter(self._process.lacks, dict.fromkeys(self._killed_parts)):
+            for part in self._process.dead_parts():
                 self._history.part_dead(part)
 
     def _waited(self) -> str:

@@ -155,7 +155,7 @@ def test_explain_writes_a_page_for_a_failure_on_the_local_runtime(
             seed_of_run(family, LocalSystem(), kills_the_process_after_a_checkpoint), family.name, 0
         )
     )
-    options = ["--system", "local", "--shrink-runs", "8", "--out", "why"]
+    options = ["--system", "local", "--shrink-runs", "3", "--out", "why"]
     ended = onceproof("explain", seed, "--family", "forgetful.py", *options)
     assert ended.code == 1, ended.error
     lines = ended.out.splitlines()
@@ -217,7 +217,7 @@ def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> No
     )
     document = json.loads(ended.out)
     counts = ["findings", "scenarios", "passed", "failed", "families"]
-    costs = ["seconds", "scenario_seconds", "waiting_share"]
+    costs = ["seconds", "scenario_seconds", "phase_seconds", "waiting_share"]
     found = ["not_applicable", "asked", "situations", "sample", "exhausted", "trace_hash"]
     assert list(document) == [*counts, *found, *costs, "out"]
     # The simulation starts no process, and runs every family.

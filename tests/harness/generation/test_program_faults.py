@@ -16,6 +16,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.scenario import check, from_json, to_json
+from tests.harness.systems.program.programs import MEASURED
 
 GOLDEN = "2450b3c4ef7bb68d"
 FILE = """
@@ -107,7 +108,7 @@ def test_kills_wait_for_no_more_rows_than_a_program_shows(tmp_path: Path) -> Non
         encoding="utf-8",
     )
     family = program(tmp_path, f'oracle = "oracle.py"\n{FILE}')
-    measured = Measured(0.0, 1.0, 0.1, 0.1, 0.5, 0.1, 2.0, records=50, rows=4)
+    measured = replace(MEASURED, records=50, rows=4)
 
     def waits(seed: int, measured: Measured | None) -> list[int]:
         faults = with_program_faults(family, generate(family, seed), measured).faults
