@@ -33,8 +33,10 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family_places import is_built_in, script_of
-from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.fault_kinds import MARK, POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
+from onceproof.harness.model.history import KILL
+from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.system import System, can_strike
 from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
@@ -269,9 +271,9 @@ def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
     cells = tuple(
         CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
         for kind, row in FAULTS.items()
-        for point in row.points
+        for point in row.all_points
         if can_strike(system, kind, point)
-        and ((kind in JOB_FAULTS and sees_points) or tally.planned[f"{kind}/{point}"])
+        and ((kind in JOB_FAULTS and sees_points and point != MARK) or tally.planned[f"{kind}/{point}"])
     )
     return Coverage(cells=cells, points=POINTS, required=tally.scenarios >= CAMPAIGN)
 
@@ -406,6 +408,7 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
         seconds=round(family.milliseconds / 1000, 3),
         **_notes_of(family, is_built_in(result.family(name))),
         seeds=tuple(first_seeds(tally, name)),
+        hit=family.happened[KILL] if isinstance(result.family(name), ProgramFamily) else None,
         replay=replay_command(Path("SEED"), result.asked_for(name), result.system.name),
     )
 
