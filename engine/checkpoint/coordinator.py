@@ -1,5 +1,10 @@
 """Decides when checkpoints begin, and which of them complete (Flink: CheckpointCoordinator).
 
+Which tasks a checkpoint triggers, and which must acknowledge (Flink: DefaultCheckpointPlanCalculator).
+
+Finished tasks contribute nothing and take no part. A task whose upstreams have all finished gets no barrier,
+so it is triggered itself, like a source.
+
 Rules:
 
 - Waiting requests begin in the order of the queue and within its limits (request_queue.py). A request that
@@ -31,8 +36,10 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.events import (
@@ -77,7 +84,6 @@ from onceproof.engine.checkpoint.failure_counter import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
 from onceproof.engine.checkpoint.pending import DUPLICATE, SUCCESS, UNKNOWN, PartlyFinished, PendingCheckpoint
-from onceproof.engine.checkpoint.plan_calculator import CheckpointTasks, checkpoint_tasks
 from onceproof.engine.checkpoint.request_queue import CheckpointRequest, RequestQueue, TooEarly
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
 from onceproof.engine.configuration import CheckpointSettings
@@ -98,6 +104,38 @@ from onceproof.engine.messages import (
     checkpoint_folder,
 )
 from onceproof.engine.wall_clock import WallClock
+
+
+class CheckpointTasks(Struct, frozen=True):
+    """The tasks of one checkpoint, in topological order.
+
+    Those that must answer also get the notifications of its outcome.
+    """
+
+    triggered: tuple[TaskId, ...]
+    answering: tuple[TaskId, ...]
+
+
+def checkpoint_tasks(
+    upstreams: Mapping[TaskId, tuple[TaskId, ...]],
+    finished: Collection[TaskId] = (),
+    *,
+    after_tasks_finish: bool = True,
+) -> CheckpointTasks | None:
+    """Return the tasks of a checkpoint while those in ``finished`` have finished and all others run.
+
+    None without a checkpoint: all have finished, or some have and ``after_tasks_finish`` is off.
+    """
+    if not finished:
+        sources = [task for task, senders in upstreams.items() if not senders]
+        return CheckpointTasks(tuple(sources), tuple(upstreams))
+    answering = tuple([task for task in upstreams if task not in finished])
+    if not answering or not after_tasks_finish:
+        return None
+    gone = set(finished)
+    triggered = [task for task in answering if gone.issuperset(upstreams[task])]
+    return CheckpointTasks(tuple(triggered), answering)
+
 
 TASK_FINISHED: Final = "A task finished before it answered"
 REMEMBERED_EXPIRED_CHECKPOINTS: Final = 16

@@ -44,17 +44,24 @@ from pyspark.sql import SparkSession
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_executors import ExecutorWatch, first_task, timeout_of
-from onceproof.engine.runtime.spark_folder import SessionFolder
-from onceproof.engine.runtime.spark_interrupts import is_not_raised_as_well, kill_launched, own_interrupts
-from onceproof.engine.runtime.spark_options import MASTER, SparkOptions, is_local, properties_text
 from onceproof.engine.runtime.spark_settings import (
     EVERYWHERE,
     FOREIGN_VARIABLES,
+    MASTER,
     PYTHON,
     SQL_SETTINGS,
+    SparkOptions,
+    is_local,
     launch_variables,
+    properties_text,
     settings_of,
     worker_variables,
+)
+from onceproof.engine.runtime.spark_surroundings import (
+    SessionFolder,
+    is_not_raised_as_well,
+    kill_launched,
+    own_interrupts,
 )
 
 # Each error in a query is also written to the standard error, with tens of kilobytes of Java's stack traces;

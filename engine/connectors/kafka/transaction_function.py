@@ -23,11 +23,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from onceproof.engine.connectors.kafka.kafka_errors import TransactionLost
-from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
-from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
+from onceproof.engine.connectors.kafka.record_schemas import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.kafka.transactions import (
     CommitAnswer,
     ProducerRecord,
+    TransactionalId,
     TransactionalProducer,
     TransactionHandle,
     Transactions,

@@ -22,8 +22,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable, RefusedByDatabase
 
 LOCK_TIMEOUT_MS: Final = 5000
 _LONGEST_MESSAGE: Final = 600

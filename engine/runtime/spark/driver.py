@@ -24,6 +24,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 from pyspark import Broadcast, SparkContext
 
+from onceproof.engine.checkpoint.completed_store import JobOutcome
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -35,7 +36,6 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.errors import Ending
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
@@ -86,10 +86,15 @@ from onceproof.engine.runtime.spark.epoch import (
     shape_of,
 )
 from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed, cause_of, is_gone
-from onceproof.engine.runtime.spark.epoch_requests import LOOK_SECONDS, EpochRequests
+from onceproof.engine.runtime.spark.epoch_requests import (
+    LOOK_SECONDS,
+    EpochRequests,
+    delete_unlisted,
+    failure_in,
+    has_lost_attempts,
+)
 from onceproof.engine.runtime.spark.epoch_size import EpochSize, rest_ms
 from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
-from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, failure_in, has_lost_attempts
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS

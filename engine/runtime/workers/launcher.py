@@ -25,7 +25,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from onceproof.engine.forked_children import close_in_children
-from onceproof.engine.runtime.workers.lifeline import process_descriptor
+from onceproof.engine.runtime.workers.link import process_descriptor
 
 
 class Ends(NamedTuple):
