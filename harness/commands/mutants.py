@@ -18,9 +18,8 @@ from onceproof.harness.model.family_places import family_names
 from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.model.mutants.loading import mutant_of
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
-from onceproof.harness.trials.mutant_trials import Result, measure_all
+from onceproof.harness.trials.mutant_trials import Result, measure_all, shrunk_lines
 from onceproof.harness.trials.runner import usable_processors
-from onceproof.harness.trials.shrunk_sizes import shrunk_lines
 
 _TITLES = (
     "seed  reached  killed  scenarios  records  faults  schedule  cpu s  family            property: breaks"

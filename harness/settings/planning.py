@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from onceproof.harness.model.budget import MEMORY_MB, Budget
-from onceproof.harness.model.budget import SECONDS as SECONDS_OF_SCENARIO
 from onceproof.harness.model.family_places import family_names, load_family, own_system
 from onceproof.harness.model.seeds import WHOLE, Share
+from onceproof.harness.model.step_limits import MEMORY_MB, Budget
+from onceproof.harness.model.step_limits import SECONDS as SECONDS_OF_SCENARIO
 from onceproof.harness.model.system import reason_against
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.trials.run_plan import OUT, SEED, SYSTEM, RunPlan

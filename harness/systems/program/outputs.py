@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import Row, as_tuple
-from onceproof.harness.systems.process.kafka_clients import reader_settings
+from onceproof.harness.systems.process.kafka_io import reader_settings
 from onceproof.harness.systems.program.line_formats import RowOf
 
 _HIDDEN: Final = (".", "_")

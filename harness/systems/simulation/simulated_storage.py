@@ -23,7 +23,7 @@ from onceproof.harness.model.fault_kinds import Target
 from onceproof.harness.model.faults import leaving_files
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 
 STORAGE_FAILED: Final = leaving_files("read", "deletion")
 """Faults after which files may stay that should be deleted, until a later start of the job."""
