@@ -1,4 +1,4 @@
-"""Which completed checkpoints are kept while a job runs, and which outlive it (Flink: CompletedCheckpointStore).
+"""Which checkpoints are kept while a job runs, and which outlive it (Flink: CompletedCheckpointStore).
 
 Adding one subsumes the oldest beyond ``num_retained``, but never the latest of all, and never the latest
 checkpoint that is no savepoint: a savepoint belongs to the user, who may delete it at any time. Only a

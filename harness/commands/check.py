@@ -4,6 +4,7 @@ The rules this module lives by:
 
 - Each mistake is one line: the file, the member, what is wrong and how to mend it. An example follows it.
 - Scenarios are checked in a process of their own, so one that never answers is a mistake as well.
+- Of a program nothing is simulated: its control run is made.
 - `run` begins with a short form of it, without Spark, for families in files that have not passed it yet. Its
   findings are warnings: the run goes on, and its failures name them again.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -21,15 +23,19 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import split_address
+from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
+from onceproof.harness.model.program_family import ProgramFamily
+from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.step_limits import Budget
-from onceproof.harness.model.system import capabilities_of
+from onceproof.harness.model.system import capabilities_of, find_system, let_go
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.systems.simulation.stopping import seconds_for_each
+from onceproof.harness.trials.control_runs import learned
 from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake
 from onceproof.harness.trials.runner import load_families
 from onceproof.harness.trials.sound_families import is_known_sound, note_sound
 from onceproof.harness.trials.supervised_checks import mistake_in_another_process, supervised_mistakes
-from onceproof.harness.trials.trial import check_family
+from onceproof.harness.trials.trial import check_family, scenario_of
 from onceproof.reports.text import counted
 
 
@@ -55,10 +61,15 @@ def check_command(
     with_sql = has_sql and sql is not False and _has_spark(asked=sql is True)
     found: list[list[FamilyMistake]] = []
     scripts: set[str] = set()
+    measured: dict[str, Measured] = {}
     with progress_bar(None, None) as bar, seconds_for_each(budget.seconds):
         for asked, family in zip(names, families, strict=True):
             bar.describe(f"checking {asked}")
             check_family(family)
+            if isinstance(family, ProgramFamily):
+                measured[asked] = _control_run(family)
+                found.append([])
+                continue
             if print_notes(asked, family, sys.stdout if not as_json else sys.stderr):
                 # Its oracle is its own run without faults, so that nothing is left to compare.
                 found.append([])
@@ -76,16 +87,37 @@ def check_command(
     if as_json:
         documents = [
             {"family": family.name, "scenarios": scenarios, "sql": with_sql, "mistakes": mistakes}
-            for family, mistakes in zip(families, found, strict=True)
+            | ({"control": measured[asked]} if asked in measured else {})
+            for asked, family, mistakes in zip(names, families, found, strict=True)
         ]
         print(msgspec.json.encode(documents).decode())
     else:
         for asked, family, mistakes in zip(names, families, found, strict=True):
             if asked in scripts:
                 print(f"{asked}: ends without a fault; `onceproof run` puts it under faults")
+            elif asked in measured:
+                print(f"{asked}: {_measures_text(measured[asked])}")
             else:
                 _print_result(asked, mistakes, scenarios, with_sql and bool(family.oracle_sql))
     return FAILED if any(found) else PASSED
+
+
+def _control_run(family: ProgramFamily) -> Measured:
+    """Return what a run of a program without faults measures. Raises SetUpProblem."""
+    system = find_system(PROGRAMS)
+    with let_go(system):
+        measured = learned(system, family, partial(scenario_of, family))
+    assert measured is not None, "the system of programs has control runs"
+    return measured
+
+
+def _measures_text(measured: Measured) -> str:
+    return (
+        f"{counted(measured.records, 'record')} gave the {counted(measured.rows, 'row')} that the oracle"
+        f" expects; {measured.first_row_seconds:.1f} s to the first row, then up to"
+        f" {max(measured.pause_seconds, measured.latency_seconds):.2f} s to the next;"
+        " `onceproof run` puts it under faults"
+    )
 
 
 def _has_spark(asked: bool) -> bool:

@@ -23,8 +23,9 @@ from typer.models import CommandInfo, TyperInfo
 from onceproof.harness.commands import completion as completions
 from onceproof.harness.commands.endings import interruptible, missing_extra_in, usage_line
 from onceproof.harness.commands.job_cli import checkpoints, jobs
+from onceproof.harness.commands.mutants_cli import mutants
 from onceproof.harness.commands.reports_cli import merge, serve
-from onceproof.harness.commands.runs_cli import hunt, mutants, nightly, upgrade
+from onceproof.harness.commands.runs_cli import hunt, nightly, upgrade
 from onceproof.harness.commands.script_options import (
     Arguments,
     JobName,

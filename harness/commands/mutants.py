@@ -1,4 +1,4 @@
-"""`onceproof mutants`: measures which planted bugs of the engine are found, how soon, and by which property.
+"""`onceproof mutants`: measures which mistakes in a job, or bugs in the engine, are found, and how soon.
 
 A mutant counts as killed if the scenarios of each seed kill it. One of which it is known why none does is
 measured like the others, and is no failure of the command. What the command prints of several seeds is
@@ -7,19 +7,24 @@ the worst of them beside the median, because a bug that one seed finds by luck i
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from statistics import median
 
 import msgspec
 from msgspec import Struct
 
+from onceproof.harness.commands.script_options import print_notes
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED
 from onceproof.harness.model.family_places import family_names
 from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.model.mutants.loading import mutant_of
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
+from onceproof.harness.trials.mistake_trials import MistakeResult, measure_mistakes
 from onceproof.harness.trials.mutant_trials import Result, measure_all, shrunk_lines
-from onceproof.harness.trials.runner import usable_processors
+from onceproof.harness.trials.runner import load_families, usable_processors
+from onceproof.reports.text import counted
 
 _TITLES = (
     "seed  reached  killed  scenarios  records  faults  schedule  cpu s  family            property: breaks"
@@ -73,6 +78,34 @@ def mutants_command(
             if each.id in survivors and each.unseen:
                 print(f"known not to be seen: {each.id}: {each.unseen}")
     return FAILED if survivors - known else PASSED if results else NOTHING_RAN
+
+
+def mistakes_command(
+    addresses: Sequence[str], seed: int, limit: int, workers: int | None, as_json: bool
+) -> int:
+    """Make mistakes in jobs, and list those that no scenario catches; return FAILED if there is one."""
+    for address, family in zip(addresses, load_families(addresses), strict=True):
+        print_notes(address, family, sys.stderr)
+    results: list[MistakeResult] = []
+    for result in measure_mistakes(addresses, seed, limit, workers or usable_processors()):
+        results.append(result)
+        if not as_json:
+            end = f"caught by {result.property}" if result.caught else "NOT CAUGHT"
+            after = f"after {counted(result.scenarios, 'scenario')}"
+            print(f"{_place(result)}: {result.mistake}: {end} {after}", flush=True)
+    missed = [result for result in results if not result.caught]
+    if as_json:
+        print(msgspec.json.encode(results).decode())
+    else:
+        caught = f"{len(results) - len(missed)} of {counted(len(results), 'mistake')} would be caught"
+        print(caught + (f"; {'this one' if len(missed) == 1 else 'these'} would not:" if missed else ""))
+        for result in missed:
+            print(f"  {_place(result)}: {result.mistake}")
+    return FAILED if missed else PASSED
+
+
+def _place(result: MistakeResult) -> str:
+    return f"{os.path.relpath(result.file)}:{result.line}"
 
 
 def _print_result(result: Result, width: int) -> None:

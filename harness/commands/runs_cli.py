@@ -1,18 +1,6 @@
-"""The options of `onceproof hunt`, `nightly`, `mutants` and `upgrade`, the runs of a kind of their own.
+"""The options of `onceproof hunt`, `nightly` and `upgrade`, the runs besides `onceproof run`.
 
-Slow imports stand inside the function, for the same reason as in `onceproof.harness.commands.cli`.
-
-The options of `onceproof nightly`.
-
-Slow imports stand inside the function, so that `onceproof --help` answers at once.
-
-The options of `onceproof mutants`.
-
-Slow imports stand inside the function, so that `onceproof --help` answers at once.
-
-The options of `onceproof upgrade`, a run of the upgrade from one version of a program to another.
-
-Slow imports stand inside the function, for the same reason as in `onceproof.harness.commands.cli`.
+Slow imports stand inside the functions, for the same reason as in `onceproof.harness.commands.cli`.
 """
 
 from __future__ import annotations
@@ -20,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 import typer
 
@@ -98,43 +86,6 @@ def upgrade(
         command=typed_command(),
     )
     raise typer.Exit(run_command(plan_run(load_settings(), RUN, options)))
-
-
-MutantFamilies: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[FAMILY|FILE.py]...",
-        help="Families to run. Default: all built-in ones.",
-        autocompletion=complete_family,
-    ),
-]
-Only: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--only", metavar="ID", help="Measure this mutant only; repeatable.")
-]
-MostScenarios: TypeAlias = Annotated[
-    int, typer.Option("--scenarios", min=1, help="Largest number of scenarios for each mutant and seed.")
-]
-Seeds: TypeAlias = Annotated[int, typer.Option("--seeds", min=1, help="Number of seeds, from --seed on.")]
-Shrinks: TypeAlias = Annotated[bool, typer.Option("--shrink/--no-shrink", help="Shrink what kills a mutant.")]
-
-
-def mutants(
-    load: Annotated[Path, typer.Option("--load", metavar="FILE.py", help="The file with the mutants.")],
-    families: MutantFamilies = None,
-    only: Only = None,
-    scenarios: MostScenarios = 2000,
-    seed: Seed = 0,
-    seeds: Seeds = 1,
-    shrink: Shrinks = True,
-    workers: Workers = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure which planted bugs are found, and after how many scenarios."""
-    from onceproof.harness.commands.mutants import MutantTrials, mutants_command
-    from onceproof.harness.model.mutants import load_mutants
-
-    trials = MutantTrials(families or (), scenarios, seed, seeds, workers, shrink)
-    raise typer.Exit(mutants_command(load_mutants(load), only or (), trials, as_json))
 
 
 NIGHT_SECONDS: Final = 60.0

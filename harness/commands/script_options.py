@@ -56,7 +56,7 @@ PyflinkOfJob: TypeAlias = Annotated[
     ),
 ]
 Arguments: TypeAlias = Annotated[list[str] | None, typer.Option("--argument", hidden=True)]
-COMMANDS: Final = ("campaign", "check", "explain", "init", "replay", "run", "upgrade")
+COMMANDS: Final = ("campaign", "check", "explain", "init", "mutants", "replay", "run", "upgrade")
 """The commands that take a script, and behind -- its arguments."""
 _SEPARATOR: Final = "--"
 

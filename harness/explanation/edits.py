@@ -97,7 +97,7 @@ class Edit:
             setattr(self.node, self.field, before)
 
 
-class _Place:
+class EditPlace:
     """A node with what surrounds it, and the edits of it."""
 
     def __init__(self, node: ast.AST, parents: Parents, owner: str, method: ast.AST | None) -> None:
@@ -139,7 +139,7 @@ def edits_of(tree: ast.Module, lines: Collection[int], judging: Collection[str])
 
     Functions named in ``judging`` judge the family; they are left as they are.
     """
-    places = [place for place in _places(tree, judging) if _line_of(place.node) in lines]
+    places = [place for place in places_of(tree, judging) if _line_of(place.node) in lines]
     return [[edit for edits in tier for place in places for edit in edits(place)] for tier in _EDITS]
 
 
@@ -148,10 +148,11 @@ def _line_of(node: Any) -> int:
     return node.body[0].lineno if isinstance(node, ast.FunctionDef) else getattr(node, "lineno", 0)
 
 
-def _places(tree: ast.Module, judging: Collection[str]) -> Iterator[_Place]:
+def places_of(tree: ast.Module, judging: Collection[str]) -> Iterator[EditPlace]:
+    """Yield the places of a job that may be edited, outside functions that judge the family."""
     parents: Parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
-    def visit(node: ast.AST, owner: str, method: ast.AST | None) -> Iterator[_Place]:
+    def visit(node: ast.AST, owner: str, method: ast.AST | None) -> Iterator[EditPlace]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.While) or (isinstance(child, ast.FunctionDef) and child.name in judging):
                 continue
@@ -161,8 +162,7 @@ def _places(tree: ast.Module, judging: Collection[str]) -> Iterator[_Place]:
             elif isinstance(child, ast.FunctionDef | ast.Lambda):
                 inside = child
                 own = owner or getattr(child, "name", "")
-            if method is not None or isinstance(child, ast.FunctionDef | ast.Assign):
-                yield _Place(child, parents, own, inside)
+            yield EditPlace(child, parents, own, inside)
             yield from visit(child, own, inside)
 
     yield from visit(tree, "", None)
@@ -181,7 +181,7 @@ def code_of(node: ast.AST) -> str:
     return f"`{text if len(text) <= LONGEST_CODE else f'{text[:LONGEST_CODE]}...'}`"
 
 
-def _called(node: Any) -> str:
+def called(node: Any) -> str:
     """Return the name of the function or method that a node calls; "" if it is no call."""
     if not isinstance(node, ast.Call):
         return ""
@@ -192,7 +192,7 @@ def _called(node: Any) -> str:
 # The edits, each of one kind of mistake.
 
 
-def _other_name(place: _Place) -> Iterator[Edit]:
+def _other_name(place: EditPlace) -> Iterator[Edit]:
     node = place.node
     fields: dict[Any, str] = {ast.Attribute: "attr", ast.Name: "id", ast.FunctionDef: "name"}
     field = fields.get(type(node), "")
@@ -205,17 +205,17 @@ def _other_name(place: _Place) -> Iterator[Edit]:
         finish.body = [each for each in node.body if ast.unparse(each) != "super().close()"]
         finish.body += ast.parse("super().finish()").body
         what = "what is left is written in close, after the last checkpoint"
-        yield from _with_body(place, what, "with finish instead of close", [finish])
+        yield from with_body(place, what, "with finish instead of close", [finish])
 
 
-def _other_clock(place: _Place) -> Iterator[Edit]:
+def _other_clock(place: EditPlace) -> Iterator[Edit]:
     node = place.node
-    if _called(node) in CLOCKS and "ctx" in place.arguments:
+    if called(node) in CLOCKS and "ctx" in place.arguments:
         stamp = ast.parse("ctx.timestamp()", mode="eval").body
         yield place.replaced(
             f"{code_of(node)} differs from run to run", "with `ctx.timestamp()` instead", stamp
         )
-    if _called(node) == "timestamp":
+    if called(node) == "timestamp":
         for other in (
             "ctx.timer_service().current_watermark()",
             "ctx.timer_service().current_processing_time()",
@@ -224,9 +224,9 @@ def _other_clock(place: _Place) -> Iterator[Edit]:
             yield place.replaced(f"{code_of(node)} is the wrong clock", f"with `{other}` instead", value)
 
 
-def _stable_value(place: _Place) -> Iterator[Edit]:
+def _stable_value(place: EditPlace) -> Iterator[Edit]:
     node = place.node
-    name = _called(node)
+    name = called(node)
     if name in CHANGING:
         of = ", ".join(place.arguments[:1]) or "0"
         if node.args and name in ("id", "hash"):
@@ -251,7 +251,7 @@ def _stable_value(place: _Place) -> Iterator[Edit]:
         )
 
 
-def _tag_dropped(place: _Place) -> Iterator[Edit]:
+def _tag_dropped(place: EditPlace) -> Iterator[Edit]:
     value = place.node.value if isinstance(place.node, ast.Yield) else None
     if isinstance(value, ast.Tuple) and len(value.elts) == 2 and isinstance(value.elts[0], ast.Name):
         tag = value.elts[0].id
@@ -264,7 +264,7 @@ def _tag_dropped(place: _Place) -> Iterator[Edit]:
             )
 
 
-def _other_field(place: _Place) -> Iterator[Edit]:
+def _other_field(place: EditPlace) -> Iterator[Edit]:
     node = place.node
     if (
         isinstance(node, ast.Subscript)
@@ -282,7 +282,7 @@ def _other_field(place: _Place) -> Iterator[Edit]:
                 )
 
 
-def _ample_limit(place: _Place) -> Iterator[Edit]:
+def _ample_limit(place: EditPlace) -> Iterator[Edit]:
     node: Any = place.node
     parent: Any = place.parents.get(node)
     number: Any = node.value if isinstance(node, ast.Constant) else None
@@ -292,7 +292,7 @@ def _ample_limit(place: _Place) -> Iterator[Edit]:
         yield place.replaced(what, f"with {value:,} in place of {number:,}", ast.Constant(value))
 
 
-def _other_comparison(place: _Place) -> Iterator[Edit]:
+def _other_comparison(place: EditPlace) -> Iterator[Edit]:
     node = place.node
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         for other in COMPARISONS.get(type(node.ops[0]), ()):
@@ -305,7 +305,7 @@ def _other_comparison(place: _Place) -> Iterator[Edit]:
             )
 
 
-def _own_copy(place: _Place) -> Iterator[Edit]:
+def _own_copy(place: EditPlace) -> Iterator[Edit]:
     node = place.node
     if isinstance(node, ast.Attribute | ast.Name) and isinstance(node.ctx, ast.Load):
         parent: Any = place.parents[node]
@@ -319,16 +319,16 @@ def _own_copy(place: _Place) -> Iterator[Edit]:
             )
 
 
-def _sorted_first(place: _Place) -> Iterator[Edit]:
+def _sorted_first(place: EditPlace) -> Iterator[Edit]:
     node: Any = place.node
     parent: Any = place.parents.get(node)
     is_iterated = isinstance(parent, ast.For | ast.comprehension) and parent.iter is node
-    if is_iterated or (_called(parent) in ("list", "iter", "tuple") and node in parent.args):
+    if is_iterated or (called(parent) in ("list", "iter", "tuple") and node in parent.args):
         ordered = ast.parse(f"iter(sorted({ast.unparse(node)}))", mode="eval").body
         yield place.replaced(f"{code_of(node)} has no order", f"with {code_of(node)} sorted", ordered)
 
 
-def _rounded(place: _Place) -> Iterator[Edit]:
+def _rounded(place: EditPlace) -> Iterator[Edit]:
     node = place.node
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         value = ast.parse(f"__import__('builtins').round({ast.unparse(node)}, 6)", mode="eval").body
@@ -337,7 +337,7 @@ def _rounded(place: _Place) -> Iterator[Edit]:
         )
 
 
-def _current_key(place: _Place) -> Iterator[Edit]:
+def _current_key(place: EditPlace) -> Iterator[Edit]:
     node = place.node
     is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     is_read = is_own and isinstance(node.ctx, ast.Load) and "ctx" in place.arguments
@@ -347,9 +347,9 @@ def _current_key(place: _Place) -> Iterator[Edit]:
         yield place.replaced(what, "with `ctx.get_current_key()` instead", key)
 
 
-def _one_operand(place: _Place) -> Iterator[Edit]:
+def _one_operand(place: EditPlace) -> Iterator[Edit]:
     node = place.node
-    if _called(node) in ("max", "min") and len(node.args) == 2:
+    if called(node) in ("max", "min") and len(node.args) == 2:
         for one in node.args:
             yield place.replaced(
                 f"{code_of(node)} takes the wrong one", f"with {code_of(one)} alone", deepcopy(one)
@@ -360,7 +360,7 @@ def _one_operand(place: _Place) -> Iterator[Edit]:
         yield place.replaced(f"{code_of(node)} is in the wrong unit", f"with {code_of(alone)} alone", alone)
 
 
-def _own_name(place: _Place) -> Iterator[Edit]:
+def _own_name(place: EditPlace) -> Iterator[Edit]:
     name = _state_name(place.node)
     if name is not None and any(
         _state_name(each) == name and each.lineno < place.node.lineno  # type: ignore[attr-defined]
@@ -373,29 +373,29 @@ def _own_name(place: _Place) -> Iterator[Edit]:
 def _state_name(node: Any) -> object:
     """Return the name that a descriptor gives to a state; None for other nodes."""
     is_named = (
-        _called(node).endswith("StateDescriptor") and node.args and isinstance(node.args[0], ast.Constant)
+        called(node).endswith("StateDescriptor") and node.args and isinstance(node.args[0], ast.Constant)
     )
     return node.args[0].value if is_named else None
 
 
-def _timer_deleted(place: _Place) -> Iterator[Edit]:
+def _timer_deleted(place: EditPlace) -> Iterator[Edit]:
     """Delete the timer whose time a state holds before the state loses it."""
     node = place.node
     call: Any = node.value if isinstance(node, ast.Expr) else None
-    if _called(call) not in ("clear", "update"):
+    if called(call) not in ("clear", "update"):
         return
     state = ast.unparse(call.func.value)
     calls: list[Any] = [each for each in ast.walk(place.method or node) if isinstance(each, ast.Call)]
     held = {ast.unparse(each.args[0]) for each in calls if ast.unparse(each.func) == f"{state}.update"}
     for register in calls:
-        name = _called(register)
+        name = called(register)
         if name.startswith("register_") and name.endswith("_timer") and ast.unparse(register.args[0]) in held:
             delete = f"{ast.unparse(register.func).replace('register_', 'delete_')}({state}.value() or 0)"
             statement = ast.parse(delete).body[0]
-            yield from _with_body(place, "a timer is left", f"with `{delete}` before it", [statement, node])
+            yield from with_body(place, "a timer is left", f"with `{delete}` before it", [statement, node])
 
 
-def _written_back(place: _Place) -> Iterator[Edit]:
+def _written_back(place: EditPlace) -> Iterator[Edit]:
     """Insert the update of a state from which a value was computed."""
     node = place.node
     if not (
@@ -403,13 +403,13 @@ def _written_back(place: _Place) -> Iterator[Edit]:
     ):
         return
     for call in ast.walk(node.value):
-        name = _called(call)
+        name = called(call)
         if name in ("value", "get") and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             state = ast.unparse(call.func.value)
             method = "update" if name == "value" else "put"
             given = ", ".join([*map(ast.unparse, call.args), node.targets[0].id])
             update = ast.parse(f"{state}.{method}({given})").body[0]
-            yield from _with_body(
+            yield from with_body(
                 place,
                 f"`{state}` is not updated",
                 f"with `{state}.{method}({given})` after it",
@@ -417,7 +417,7 @@ def _written_back(place: _Place) -> Iterator[Edit]:
             )
 
 
-def _with_body(place: _Place, what: str, counterfactual: str, instead: list[Any]) -> Iterator[Edit]:
+def with_body(place: EditPlace, what: str, counterfactual: str, instead: list[Any]) -> Iterator[Edit]:
     """Yield the edit that puts other statements in place of one."""
     node, parent = place.node, place.parents[place.node]
     for field in ("body", "orelse", "finalbody"):
@@ -427,7 +427,7 @@ def _with_body(place: _Place, what: str, counterfactual: str, instead: list[Any]
             yield place.edit(what, counterfactual, field, [*body[:at], *instead, *body[at + 1 :]], parent)
 
 
-def _fixed_condition(place: _Place) -> Iterator[Edit]:
+def _fixed_condition(place: EditPlace) -> Iterator[Edit]:
     node = place.node
     if isinstance(node, ast.If | ast.IfExp):
         for value, word in ((True, "always"), (False, "never")):
@@ -440,10 +440,10 @@ def _fixed_condition(place: _Place) -> Iterator[Edit]:
             )
 
 
-def _left_out(place: _Place) -> Iterator[Edit]:
+def _left_out(place: EditPlace) -> Iterator[Edit]:
     node = place.node
     if isinstance(node, SIMPLE) and not isinstance(getattr(node, "value", None), ast.Constant):
-        yield from _with_body(place, f"{code_of(node)} should not be there", "without it", [ast.Pass()])
+        yield from with_body(place, f"{code_of(node)} should not be there", "without it", [ast.Pass()])
     elif (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -454,7 +454,7 @@ def _left_out(place: _Place) -> Iterator[Edit]:
         )
 
 
-def _earlier(place: _Place) -> Iterator[Edit]:
+def _earlier(place: EditPlace) -> Iterator[Edit]:
     """Swap a statement with the one before it."""
     node, parent = place.node, place.parents[place.node]
     body = getattr(parent, "body", None)
@@ -474,7 +474,7 @@ def _earlier(place: _Place) -> Iterator[Edit]:
             )
 
 
-_EDITS: Final[tuple[tuple[Callable[[_Place], Iterator[Edit]], ...], ...]] = (
+_EDITS: Final[tuple[tuple[Callable[[EditPlace], Iterator[Edit]], ...], ...]] = (
     (
         _other_name,
         _other_clock,

@@ -7,6 +7,7 @@ The rules this module lives by:
   `git bisect run` and CI depend on them.
 - What the user can correct is reported in one line, without a traceback, and with exit code 4. What only the
   project can correct is exit code 3, in one line too; --debug shows the traceback.
+- A set-up problem is a paragraph: the output of the user's own program tells more than a line.
 - The modules of these error types are slow to import. If an error was raised, its module has been imported;
   so the types are listed here by module and name.
 """
@@ -56,6 +57,9 @@ _MENDABLE: Final = frozenset(
     }
 )
 
+# Unusable input that takes more than a line to tell.
+_PARAGRAPHS: Final = frozenset({("onceproof.harness.model.program_measures", "SetUpProblem")})
+
 # Failures of processes around the command; the message is sufficient, a traceback adds nothing.
 _EXPECTED: Final = frozenset(
     {
@@ -93,6 +97,8 @@ def exit_code_of(error: Exception) -> int:
 
 def line_of(error: Exception) -> str:
     error = _mistake_in(error)
+    if _is_any(error, _PARAGRAPHS):
+        return str(error)
     said = " ".join(str(error).split())
     if isinstance(error, UsageError) or _is_any(error, _MENDABLE | _EXPECTED):
         return said

@@ -62,8 +62,6 @@ _SERVER_OF: Final[Mapping[str, ServerName]] = {
     "postgres": "postgres",
 }
 """The server that must be at an end of the program for a placeholder to have a value."""
-QUIET_SECONDS: Final = 3.0
-QUIET_SECONDS_OF_SERVERS: Final = 15.0
 _WORD: Final = re.compile(r"\{(\w+)\}")
 _Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
@@ -125,10 +123,10 @@ class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """quiet: all records are given and no row has come for a while; then the program gets SIGTERM. exit: the
     program ends by itself, with exit code 0."""
     quiet_seconds: _Seconds | None = None
-    """How long rows that are missing are waited for. None: QUIET_SECONDS, or QUIET_SECONDS_OF_SERVERS, whose
-    clients take their time to come back to them."""
-    most_seconds: _Seconds = 60.0
-    """After which a trial is cut off."""
+    """How long rows that are missing are waited for. None: it follows from the control run."""
+    most_seconds: _Seconds | None = None
+    """After which a trial is cut off, and the control run if nothing happens in it. None: it follows from the
+    control run."""
 
 
 class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -149,12 +147,6 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The servers at the ends of the program."""
         kinds = (self.input.kind, self.output.kind)
         return tuple([name for name in ("postgres", "kafka") if name in kinds])
-
-    @property
-    def quiet_seconds(self) -> float:
-        """How long rows that are missing are waited for, when nothing happens any more."""
-        given = self.done.quiet_seconds
-        return given if given is not None else QUIET_SECONDS_OF_SERVERS if self.servers else QUIET_SECONDS
 
     @property
     def points(self) -> tuple[Point, ...]:

@@ -30,6 +30,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily
+from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.scenario import Fault, OperationKind, Scenario
 from onceproof.harness.model.system_homes import HOMES
 
@@ -89,6 +90,17 @@ class Trying(Protocol):
 
         Return, by the names of those that it cannot run, the reason. Raises ServiceMissing or ServiceError.
         """
+
+
+@runtime_checkable
+class Controlled(Protocol):
+    """A system that runs each program once without faults before it runs its scenarios."""
+
+    measured: dict[str, Measured]
+    """By the path of its file, what the control run of a program has measured."""
+
+    def control(self, family: ProgramFamily, scenario: Scenario) -> ControlRun:
+        """Run a scenario without its faults, and return what it measures."""
 
 
 def prepared(system: System, scenario: Scenario) -> Scenario:

@@ -33,6 +33,7 @@ import msgspec
 
 from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.trials.supervision import Death, Lost, Watch
@@ -72,6 +73,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     """Whether answers hold the abstract states that scenarios were in, from which a run sees what is new."""
     budget: Budget | None = None
     """What each scenario may use; None: as much as it wants."""
+    measured: dict[str, Measured] = {}
+    """By the path of its file, what the control run of a program has measured."""
 
 
 class FamilyToLoad(msgspec.Struct, frozen=True, tag="family"):

@@ -19,17 +19,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from time import perf_counter
 from typing import Final
 
+from msgspec.structs import replace
+
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.program_measures import Measured, SetUpProblem
 from onceproof.harness.model.seeds import WHOLE, Share
-from onceproof.harness.model.system import NeedsPrograms, System, find_system, let_go
+from onceproof.harness.model.system import Closable, Controlled, NeedsPrograms, System, find_system, let_go
+from onceproof.harness.trials.control_runs import learned
 from onceproof.harness.trials.family_turns import Met, TurnsUntilExhausted
 from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, open_output
 from onceproof.harness.trials.pool import (
@@ -45,7 +50,7 @@ from onceproof.harness.trials.pool import (
 )
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.tally import Tally
-from onceproof.harness.trials.trial import SIMULATED, check_family
+from onceproof.harness.trials.trial import SIMULATED, check_family, scenario_of
 from onceproof.harness.trials.worker import LoadedRun
 
 MISTAKES: Final = (FamilyError, OutputUnwritable, WorkerDied, WorkerFailed)
@@ -158,11 +163,15 @@ def run(
         ordered = _InOrder(result.tally, lines, progress, exhausting)
         try:
             workers = None if plan.workers == 1 else count
+            start = replace(start, measured=_control_runs(loaded, system, is_alone=workers is None))
             for done in answers(LoadedRun(start, loaded, system), batches, workers, warn):
                 result.seconds_of_work += done.seconds
                 ordered.take(done)
         except KeyboardInterrupt:
             result.interrupted = True
+        except SetUpProblem:
+            # Nothing has run that could be reported.
+            raise
         except MISTAKES as mistake:
             raise RunStopped(result, mistake) from mistake
         finally:
@@ -170,6 +179,20 @@ def run(
             result.exhausted = ordered.exhausted(loaded)
             result.seconds = perf_counter() - started
     return result
+
+
+def _control_runs(families: Sequence[Family], system: System, is_alone: bool) -> dict[str, Measured]:
+    """Make the control runs of programs, and return what they have measured. Raises SetUpProblem.
+
+    ``is_alone``: the scenarios run in this process, so that its servers stay.
+    """
+    if not isinstance(system, Controlled):
+        return {}
+    for family in families:
+        learned(system, family, partial(scenario_of, family))
+    if not is_alone and isinstance(system, Closable):
+        system.close()
+    return system.measured
 
 
 def refuse_upgrades(families: Sequence[Family], system: System) -> None:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -53,6 +54,7 @@ from onceproof.harness.systems.simulation.simulated_system import SimulatedSyste
 from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_time
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import FailedContinuation, failed_continuation
+from onceproof.harness.trials.control_runs import learned
 from onceproof.harness.trials.schemas import misfit_of
 from onceproof.harness.trials.supervision import Lost, judged_lost, lost_by, lost_outcome
 
@@ -199,8 +201,9 @@ def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
     """Return the scenario with the faults that only some jobs or systems have, and what it decides itself.
 
     What is drawn follows from the seed: doing it again changes nothing, nor does a scenario without a seed or
-    of another generation, which was stored as it ran.
+    of another generation, which was stored as it ran. The control run of a program comes before.
     """
+    learned(system, family, partial(scenario_of, family))
     if scenario.generator_version != generator_version(family):
         return prepared(system, scenario)
     if isinstance(family, ProgramFamily):

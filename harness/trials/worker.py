@@ -32,7 +32,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import numbered
-from onceproof.harness.model.system import System, find_system, let_go
+from onceproof.harness.model.system import Controlled, System, find_system, let_go
 from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.pool import (
     Batch,
@@ -200,6 +200,8 @@ def main() -> None:
         def prepare(start: Start) -> Answer:
             run = LoadedRun(start, [load_family(name) for name in start.families], find_system(start.system))
             stack.enter_context(let_go(run.system))
+            if isinstance(run.system, Controlled):
+                run.system.measured.update(start.measured)
             if (parallelisms := start.checks) is not None:
                 from onceproof.harness.trials.supervised_checks import check_batch
 

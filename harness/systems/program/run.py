@@ -12,6 +12,8 @@ Rules:
 - A trial is over when every expected row is there and the program has had its time to repeat some, or when
   what is missing has not come for a while, or when the program ends as its file says. What its last SIGTERM
   makes it write still counts.
+- How long is a while follows from the control run (`pace.py`). The control run itself is a trial without
+  faults, and is over as soon as the program ends by itself.
 """
 
 from __future__ import annotations
@@ -31,27 +33,22 @@ from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import History, Row
+from onceproof.harness.model.history import History, Row, rows_at_end
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled
+from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.outputs import StandardOutput
+from onceproof.harness.systems.program.pace import Pace
 from onceproof.harness.systems.program.process import ProgramProcess
 
 MOST_OWN_ENDS: Final = 8
 """How many times in a row a program may end by itself without a new row."""
+MOST_LINES_SAID: Final = 20
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
-_SECONDS_TO_SETTLE: Final = 0.4
-"""How long a repeated row is waited for when every expected row is there, at least."""
-_TIMES_TO_SETTLE: Final = 1.5
-"""How much longer than the first start took to its first row the last one has to repeat some."""
-_WORK_TO_SETTLE: Final = 0.8
-"""How much of the processor time that the first start used up to its first row the last one uses before it is
-believed to have nothing to repeat. On a busy machine seconds say little."""
-_SECONDS_TO_STOP: Final = 10.0
 _SECONDS_BEFORE_RESTART: Final = 0.1
 """After a program has ended by itself."""
 
@@ -78,34 +75,36 @@ class ProgramRun:
     folder: Path
     machine: Mapping[str, str]
     """By placeholder, what it stands for in all trials on this machine."""
+    measured: Measured | None
+    """By the control run; None: this is the control run."""
     _history: ProgramHistory = field(init=False)
     _process: ProgramProcess | None = None
     _restart_at: float | None = 0.0
     """When the program starts next, while it does not run."""
     _by_supervisor: bool = False
     _is_ready: bool = False
-    _started_at: float = 0.0
-    _seconds_to_first_row: float | None = None
-    """From the start of the program to its first row."""
-    _work_to_first_row: float = 0.0
-    """The processor time that it used until then."""
+    _pace: Pace = field(init=False)
     _paused_until: float | None = None
     _own_ends: int = 0
     _waiting: list[_Waiting] = field(default_factory=list)
     _given: int = 0
     _given_at: float = 0.0
-    _changed_at: float = 0.0
-    """When something happened last that the program may answer with rows."""
+    _log: Path | None = None
+    """What the last start has printed."""
     _expected: Counter[Row] | None = None
     """The rows that make a trial complete; None: they depend on what the program chooses."""
     _is_over: bool = False
+    _is_cut_off: bool = False
+    """Whether it is over without the end of the program that its file asks for."""
+    _missed: str = ""
+    """What did not come, as a sentence."""
 
     def __post_init__(self) -> None:
         self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
+        self._pace = Pace(self.family.file, self.measured, self._worked_seconds)
 
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
-        begun = time.monotonic()
         file = self.family.file
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
@@ -137,13 +136,21 @@ class ProgramRun:
                 self._see_its_end(following is None)
                 if following is None and self._is_done():
                     self._finish()
-                elif time.monotonic() - begun > file.done.most_seconds:
+                elif self._is_out_of_time():
                     self._out_of_time()
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
             if self._process is not None:
                 self._process.kill()
-        return self._history.at_rest(self.ends.output.half_rows(), (time.monotonic() - begun) * 1000)
+        return self._history.at_rest(self.ends.output.half_rows(), self._pace.measure().seconds * 1000)
+
+    def control(self) -> ControlRun:
+        """Run the trial as the control run. Raises FamilyError."""
+        history = self.run()
+        said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
+        is_over = bool(rows_at_end(history)) and not self._are_missing() and not self._is_cut_off
+        missed = "" if is_over else self._missed
+        return ControlRun(history, self._pace.measure(), missed, tuple(said[-MOST_LINES_SAID:]))
 
     # The program.
 
@@ -157,17 +164,18 @@ class ProgramRun:
         words = [*command.command, *(command.resume if starts > 1 else ())]
         environment = {name: filled(text, values) for name, text in command.environment.items()}
         output = self.ends.output
+        self._log = self.folder / f"start-{starts}.txt"
+        self._pace.start()
         self._process = ProgramProcess(
             [filled(word, values) for word in words],
             {**os.environ, **environment},
             self.folder,
-            self.folder / f"start-{starts}.txt",
+            self._log,
             output.path(starts) if isinstance(output, StandardOutput) else None,
             f"{self.family.path}: program.command",
         )
         self._restart_at = None
         self._is_ready = False
-        self._started_at = now
         self._by_supervisor = False
         self.ends.input.started(self._process.stdin)
         if not command.ready:
@@ -184,7 +192,7 @@ class ProgramRun:
 
     def _becomes_ready(self) -> None:
         self._is_ready = True
-        self._changed_at = time.monotonic()
+        self._pace.ready()
         self._pass(STARTED_POINT)
 
     def _read_log(self) -> None:
@@ -193,6 +201,7 @@ class ProgramRun:
             return
         file = self.family.file
         for line in self._process.new_lines():
+            self._pace.print()
             if not self._is_ready and re.search(file.program.ready, line):
                 self._becomes_ready()
             for point in file.points:
@@ -211,6 +220,7 @@ class ProgramRun:
         self._look()
         file = self.family.file
         if file.done.when == "exit" and code == 0 and is_all_given:
+            self._pace.stop(self._pace.changed)
             self._end()
             return
         cause = f"exit code {code}: {said}" if code >= 0 else f"killed by signal {-code}"
@@ -218,9 +228,10 @@ class ProgramRun:
         history.ended(cause)
         self._own_ends += 1
         has_never_worked = not history.was_struck and history.starts == 1 and not history.shown
-        if self._own_ends > MOST_OWN_ENDS or has_never_worked:
+        if self._own_ends > MOST_OWN_ENDS or has_never_worked or self.measured is None:
             history.failed(cause)
-            self._is_over = True
+            self._missed = f"the program ended by itself ({cause})"
+            self._is_over = self._is_cut_off = True
             return
         self._by_supervisor = True
         self._restart_at = time.monotonic() + _SECONDS_BEFORE_RESTART
@@ -238,7 +249,8 @@ class ProgramRun:
     def _give(self, split: str, record: InputRecord) -> None:
         self.ends.input.give(split, record)
         self._given += 1
-        self._given_at = self._changed_at = time.monotonic()
+        self._given_at = time.monotonic()
+        self._pace.give()
         self._pass(READ_POINT)
 
     # Rows.
@@ -249,12 +261,8 @@ class ProgramRun:
         new = None if rows is None else self._history.looked(rows)
         if new is None:
             return
-        now = time.monotonic()
-        self._changed_at = now
+        self._pace.look(new.total())
         if new:
-            if self._seconds_to_first_row is None:
-                self._seconds_to_first_row = now - self._started_at
-                self._work_to_first_row = 0.0 if self._process is None else self._process.worked_seconds()
             self._own_ends = 0
             self._pass(SEEN_POINT, new.total())
 
@@ -278,7 +286,7 @@ class ProgramRun:
     def _strike_what_is_due(self, now: float) -> None:
         if self._paused_until is not None and now >= self._paused_until:
             self._paused_until = None
-            self._changed_at = now
+            self._pace.strike()
             if self._process is not None:
                 self._process.resume()
         for waiting in list(self._waiting):
@@ -292,7 +300,7 @@ class ProgramRun:
                     self._strike(waiting.wanted)
                 else:
                     self._stop()
-                self._changed_at = time.monotonic()
+                self._pace.strike()
 
     def _strike(self, fault: Fault) -> None:
         task = ANY_TASK
@@ -344,7 +352,7 @@ class ProgramRun:
         assert self._process is not None, "only a program that runs is stopped"
         self._process.resume()
         self._paused_until = None
-        self._process.stop(_SECONDS_TO_STOP)
+        self._process.stop(self._pace.stop_seconds)
         self._read_log()
         self._process = None
         self._look()
@@ -355,35 +363,41 @@ class ProgramRun:
 
     def _is_done(self) -> bool:
         """Return whether a program that does not end by itself has had its time for all rows."""
-        done = self.family.file.done
-        is_busy = self._process is None or not self._is_ready or self._paused_until is not None
-        if done.when == "exit" or is_busy or any(each.due is not None for each in self._waiting):
+        if self.family.file.done.when == "exit" or self._is_busy():
             return False
-        now = time.monotonic()
-        quiet = now - self._changed_at
-        first = self._seconds_to_first_row
-        if quiet > self.family.file.quiet_seconds and now - self._started_at > _TIMES_TO_SETTLE * (
-            first or 0
-        ):
-            return True
-        if first is None or quiet < _SECONDS_TO_SETTLE:
-            return False
-        # A start that has nothing to repeat is as quiet as one that has not come to it yet.
-        has_had_time = now - self._started_at > first * _TIMES_TO_SETTLE + _SECONDS_TO_SETTLE
-        return has_had_time and self._has_all_rows() and self._has_worked()
+        if self._expected is not None and not self._are_missing():
+            # A start that has nothing to repeat is as quiet as one that has not come to it yet.
+            return self._pace.is_settled()
+        return self._pace.is_quiet(are_missing=self._are_missing())
 
-    def _has_worked(self) -> bool:
-        """Return whether the program has come as far as its first start had to come for its first row."""
-        assert self._process is not None, "only a program that runs is done"
-        return self._process.worked_seconds() >= _WORK_TO_SETTLE * self._work_to_first_row
+    def _is_out_of_time(self) -> bool:
+        """Return whether a program that cannot be asked to end has done nothing for too long."""
+        is_paused = self._paused_until is not None
+        is_waited_for = self.family.file.done.when == "exit" or not self._is_ready
+        return not self._is_over and (
+            self._pace.is_out_of_time()
+            or (is_waited_for and not is_paused and self._pace.is_quiet(are_missing=True))
+        )
 
-    def _has_all_rows(self) -> bool:
-        return self._expected is not None and not self._expected - self._history.shown
+    def _is_busy(self) -> bool:
+        """Return whether the program is down or held up, or is going to be."""
+        is_held = self._process is None or not self._is_ready or self._paused_until is not None
+        return is_held or any(each.due is not None for each in self._waiting)
+
+    def _are_missing(self) -> bool:
+        """Return whether it is known that rows are missing."""
+        return self._expected is not None and bool(self._expected - self._history.shown)
+
+    def _worked_seconds(self) -> float:
+        return 0.0 if self._process is None else self._process.worked_seconds()
 
     def _finish(self) -> None:
         """End the program in order, and look once more."""
+        self._missed = self._waited()
         assert self._process is not None, "only a program that runs is done"
-        self._process.stop(_SECONDS_TO_STOP)
+        asked = time.monotonic()
+        self._process.stop(self._pace.stop_seconds)
+        self._pace.stop(asked)
         self._process = None
         self._end()
 
@@ -394,8 +408,21 @@ class ProgramRun:
         self._is_over = True
 
     def _out_of_time(self) -> None:
+        self._missed = self._waited()
         self._history.out_of_time()
-        self._is_over = True
+        self._is_over = self._is_cut_off = True
+
+    def _waited(self) -> str:
+        """Return what has been waited for, and for how long, as a sentence."""
+        if not self._is_ready:
+            what = f"the ready line ({self.family.file.program.ready!r})"
+        elif not self._history.shown:
+            what = "the first row"
+        elif self._are_missing():
+            what = "the missing rows"
+        else:
+            what = "the end of the program"
+        return f"{what} did not come in {self._pace.quiet_for():.1f} s"
 
 
 def of_this_machine(family: ProgramFamily) -> dict[str, str]:

@@ -18,6 +18,7 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, source_file
 from onceproof.harness.model.history import History
 from onceproof.harness.model.program_family import SYSTEM, ProgramFamily
+from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.kit.incarnations import trial_folder
@@ -42,29 +43,44 @@ class CommandSystem:
     def __init__(self, folder: Path | None = None, servers: ProgramServers | None = None) -> None:
         self._folder = folder
         self._servers = servers or ProgramServers()
+        self.measured: dict[str, Measured] = {}
         self._prepared: dict[Path, Mapping[str, str]] = {}
         """By the file of a program that is built, what placeholders stand for on this machine."""
 
     def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
-        """Run a scenario in a new folder, and return its history; there is no trace."""
+        """Run a scenario in a new folder, and return its history; there is no trace.
+
+        The control run of the program comes first (`control`).
+        """
         if not isinstance(family, ProgramFamily):
             place = source_file(family) or family.name
             raise FamilyError(
                 f"{place}: --system {SYSTEM} runs a program: give its FILE.toml instead of a family"
             )
-        if family.path not in self._prepared:
-            self._prepared[family.path] = prepare(family)
         # A program whose command does not say how parallel it is cannot be rescaled.
         possible = CAPABILITIES if family.file.can_rescale else CAPABILITIES - {Capability.RESCALE}
         faults, left = applicable(scenario.faults, possible, MISSING, family.file.servers)
         with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
-            machine = self._prepared[family.path]
-            history = ProgramRun(family, scenario, faults, ends, folder, machine).run()
+            measured = self.measured[str(family.path)]
+            history = ProgramRun(
+                family, scenario, faults, ends, folder, self._machine(family), measured
+            ).run()
             for server in ends.servers.values():
                 server.calm()
         for key, count in left.items():
             history.statistics.not_applicable[key] = history.statistics.not_applicable.get(key, 0) + count
         return history
+
+    def control(self, family: ProgramFamily, scenario: Scenario) -> ControlRun:
+        """Run a scenario without its faults, and return what it measures."""
+        machine = self._machine(family)
+        with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
+            return ProgramRun(family, scenario, (), ends, folder, machine, None).control()
+
+    def _machine(self, family: ProgramFamily) -> Mapping[str, str]:
+        if family.path not in self._prepared:
+            self._prepared[family.path] = prepare(family)
+        return self._prepared[family.path]
 
     def close(self) -> None:
         """Stop the servers that programs have needed."""

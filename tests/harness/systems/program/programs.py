@@ -14,6 +14,7 @@ from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
+from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.systems.program.system import CommandSystem
 
@@ -28,6 +29,18 @@ COPIES_LINES = """
         time.sleep(0 if line else 0.005)
 """
 """Forgets at each start what it has done."""
+MEASURED = Measured(
+    ready_seconds=0.0,
+    first_row_seconds=0.2,
+    latency_seconds=0.02,
+    pause_seconds=0.02,
+    work_seconds=0.1,
+    stop_seconds=0.01,
+    seconds=1.0,
+    records=6,
+    rows=6,
+)
+"""What a control run of such a program measures."""
 FILES = '[input]\nkind = "files"\n[output]\nkind = "files"\n'
 
 
@@ -53,10 +66,12 @@ def scenario_of(path: Path, **changes: Any) -> Scenario:
 
 
 def tried(path: Path, system: CommandSystem | None = None, **changes: Any) -> tuple[History, Verdict]:
-    """Run a plain scenario of a program and judge it."""
+    """Run a plain scenario of a program and judge it, without a control run before it."""
     family = load_family(str(path))
     scenario = scenario_of(path, **changes)
-    history = (system or CommandSystem()).run(family, scenario)
+    system = system or CommandSystem()
+    system.measured.setdefault(str(path), MEASURED)
+    history = system.run(family, scenario)
     return history, judge(scenario, history, PythonOracle(family, scenario))
 
 

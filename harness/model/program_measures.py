@@ -1,0 +1,129 @@
+"""What the control run of a program has measured, and how long everything may take that follows from it.
+
+Rules:
+
+- The control run is a run without faults, once for each program and run of scenarios. If program, oracle and
+  reader disagree in it, the set-up is wrong and not the program under faults: ``SetUpProblem``.
+- No time is fixed. How long a run waits for rows derives from how long they took without faults on the same
+  machine, so a machine ten times slower waits ten times longer.
+- What a run without faults cannot show has a least value: the clients of servers take their time to come
+  back, and a broker waits for a consumer that was killed.
+- A start that has not yet used the processor time that the first row took is still on its way, as long as it
+  works: the machine may be busier than it was during the control run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from onceproof.harness.model.family import KAFKA, FamilyError
+from onceproof.harness.model.history import History
+
+_LEAST_SECONDS_TO_SETTLE: Final = 0.4
+_TIMES_TO_SETTLE: Final = 2.0
+"""How much longer than the longest pause between rows a complete output must stay as it is."""
+_TIMES_TO_REPEAT: Final = 1.5
+"""How much longer than the first row took a start has to repeat some."""
+_MOST_TIMES_TO_REPEAT: Final = 5.0
+"""The same for a start that uses less processor time than the first row took."""
+_WORK_TO_REPEAT: Final = 0.8
+"""How much of the processor time up to the first row a start uses before it is believed to have nothing to
+repeat. On a busy machine seconds say little."""
+_TIMES_TO_MISS: Final = 10.0
+_LEAST_SECONDS_TO_MISS: Final = 3.0
+_LEAST_SECONDS_TO_COME_BACK: Final = 15.0
+"""Clients of servers wait between their attempts to connect."""
+_LEAST_SECONDS_OF_A_GROUP: Final = 60.0
+"""A broker keeps the partitions of a consumer that was killed for a session: 45 s by default."""
+_TIMES_OF_A_RUN: Final = 20.0
+_LEAST_SECONDS_OF_A_RUN: Final = 60.0
+_LEAST_SECONDS_TO_STOP: Final = 10.0
+_TIMES_TO_STOP: Final = 10.0
+_BUSY_SHARE: Final = 0.04
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """The measures of a control run. Times are in seconds, and a start begins with the command."""
+
+    ready_seconds: float
+    """From the start to the line that says that the program is ready; 0.0 if it says none."""
+    first_row_seconds: float
+    """From the start to the first row."""
+    latency_seconds: float
+    """From a record to the next row, at most; of records that were given after the first row."""
+    pause_seconds: float
+    """Between two looks that found new rows, at most."""
+    work_seconds: float
+    """The processor time that was used up to the first row."""
+    stop_seconds: float
+    """From the signal that ends the program, or its last row if it ends by itself, to its end."""
+    seconds: float
+    """Of the whole run."""
+    records: int
+    rows: int
+    """How many rows have become visible, each replacement of a row counted."""
+
+    @property
+    def settle_seconds(self) -> float:
+        """How long a complete output stays as it is before it is believed to be final."""
+        return max(_LEAST_SECONDS_TO_SETTLE, _TIMES_TO_SETTLE * max(self.pause_seconds, self.latency_seconds))
+
+    @property
+    def stop_seconds_at_most(self) -> float:
+        """After which a program that was asked to end is killed."""
+        return max(_LEAST_SECONDS_TO_STOP, _TIMES_TO_STOP * self.stop_seconds)
+
+    def has_had_time(self, seconds: float, worked_seconds: Callable[[], float]) -> bool:
+        """Return whether a start that runs for so long would have repeated rows if it repeats any.
+
+        ``worked_seconds`` returns the processor time that it has used.
+        """
+        needed = self.first_row_seconds * _TIMES_TO_REPEAT + self.settle_seconds
+        most = self.first_row_seconds * _MOST_TIMES_TO_REPEAT + self.settle_seconds
+        if seconds <= needed:
+            return False
+        return seconds > most or worked_seconds() >= _WORK_TO_REPEAT * self.work_seconds
+
+    def quiet_seconds(self, servers: Collection[str], *, are_missing: bool) -> float:
+        """Return after how long without an event nothing more is expected to come.
+
+        ``are_missing``: rows are known to be missing; else it is not known which ones are to come.
+        """
+        least = _LEAST_SECONDS_TO_COME_BACK if servers else _LEAST_SECONDS_TO_MISS
+        if KAFKA in servers and are_missing:
+            least = _LEAST_SECONDS_OF_A_GROUP
+        return max(least, _TIMES_TO_MISS * (self.first_row_seconds + self.settle_seconds + self.stop_seconds))
+
+    def seconds_of_run(self, starts: int) -> float:
+        """Return after how long a run with so many starts is cut off, whatever happens in it."""
+        return max(_LEAST_SECONDS_OF_A_RUN, _TIMES_OF_A_RUN * self.seconds * (1 + starts))
+
+    def is_on_its_way(self, seconds: float, worked_seconds: float) -> bool:
+        """Return whether a start that runs for so long still works on what precedes its first row."""
+        return worked_seconds < self.work_seconds and is_busy(seconds, worked_seconds)
+
+
+def is_busy(seconds: float, worked_seconds: float) -> bool:
+    """Return whether a start has used more of a processor than waiting for input does."""
+    return worked_seconds > _BUSY_SHARE * seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRun:
+    """What came of a run without faults."""
+
+    history: History
+    measured: Measured
+    """Of what it came to."""
+    missed: str = ""
+    """What did not come, or how the program ended too early, as a sentence; "" if it came to its end."""
+    said: tuple[str, ...] = ()
+    """The last lines that the program has printed."""
+
+
+class SetUpProblem(FamilyError):
+    """Program, oracle and reader do not agree without any fault; the message is a paragraph."""

@@ -1,0 +1,213 @@
+"""How fast a program on trial is, and how long a run of it waits for what has not come.
+
+Rules:
+
+- Each run takes the times of its program. Those of the control run are the measures by which the others wait.
+- The control run itself knows no times yet. It gives a program that does something more time than one that
+  does nothing, and settles when the program has been quiet for longer than ever before.
+- A run is quiet since the last thing that the program may answer with rows: a record, a row, a start, the end
+  of a pause, a strike.
+- A start that has not used the processor time of the first row yet is given more time as long as it works:
+  the machine may be busier than it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from onceproof.harness.model.program_file import ProgramFile
+from onceproof.harness.model.program_measures import Measured, is_busy
+
+_TIMES_OF_A_LATE_START: Final = 10.0
+_SECONDS_BETWEEN_ASKING: Final = 0.05
+"""For the processor time of a program, which takes some itself."""
+
+# What the control run waits.
+_SECONDS_TO_FIRST_ROW: Final = 60.0
+"""For a program that does nothing: it may wait for others by itself."""
+_SECONDS_TO_NEXT_ROW: Final = 20.0
+_TIMES_TO_NEXT_ROW: Final = 5.0
+_SECONDS_TO_UNKNOWN_ROW: Final = 3.0
+_SECONDS_TO_UNKNOWN_ROW_OF_SERVERS: Final = 15.0
+_TIMES_TO_UNKNOWN_ROW: Final = 3.0
+_SECONDS_TO_SETTLE: Final = 0.5
+_SECONDS_TO_STOP: Final = 60.0
+_TIMES_OF_WORK: Final = 5.0
+"""How much longer a program is waited for that works."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """The times of one run. All are those of the monotonic clock."""
+
+    file: ProgramFile
+    measured: Measured | None
+    """By the control run; None: this is the control run."""
+    ask_work: Callable[[], float]
+    """Returns how much processor time the living processes of the program have used."""
+    begun: float = field(default_factory=time.monotonic)
+    started: float = 0.0
+    """The last start."""
+    changed: float = 0.0
+    """When something happened last that the program may answer with rows."""
+    starts: int = 0
+    _first_started: float = 0.0
+    _ready_seconds: float = 0.0
+    _first_row_seconds: float | None = None
+    _work_seconds: float = 0.0
+    _given: list[float] = field(default_factory=list)
+    _looks: list[float] = field(default_factory=list)
+    """When new rows were found."""
+    _rows: int = 0
+    _stop_seconds: float = 0.0
+    _printed: float = 0.0
+    _work: tuple[float, float] = (0.0, 0.0)
+    """When the processor time was asked for, and what it was."""
+
+    def start(self) -> None:
+        """Note that the program starts."""
+        self.started = self.changed = time.monotonic()
+        self.starts += 1
+
+    def ready(self) -> None:
+        """Note that it is ready for records."""
+        self.changed = time.monotonic()
+        if self.starts == 1:
+            self._ready_seconds = self.changed - self.started
+
+    def give(self) -> None:
+        """Note that a record is given."""
+        self.changed = time.monotonic()
+        self._given.append(self.changed)
+
+    def look(self, new: int) -> None:
+        """Note that a look has found new rows, or others gone."""
+        self.changed = time.monotonic()
+        if not new:
+            return
+        self._rows += new
+        self._looks.append(self.changed)
+        if self._first_row_seconds is None:
+            self._first_row_seconds = self.changed - self.started
+            self._work_seconds = self.ask_work()
+
+    def print(self) -> None:
+        """Note that the program has printed a line."""
+        self._printed = time.monotonic()
+
+    def strike(self) -> None:
+        """Note that something has been done to the program."""
+        self.changed = time.monotonic()
+
+    def stop(self, asked: float) -> None:
+        """Note that the program has ended that was asked to at a time."""
+        self._stop_seconds = max(self._stop_seconds, time.monotonic() - asked)
+
+    @property
+    def stop_seconds(self) -> float:
+        """After which a program that was asked to end is killed."""
+        return _SECONDS_TO_STOP if self.measured is None else self.measured.stop_seconds_at_most
+
+    def is_settled(self) -> bool:
+        """Return whether a complete output has had its time to become more than complete."""
+        now = time.monotonic()
+        quiet, seconds = now - self.changed, now - self.started
+        if self.measured is None:
+            own = self.measure()
+            return quiet > max(_SECONDS_TO_SETTLE, own.settle_seconds, own.first_row_seconds / 2)
+        if quiet <= self.measured.settle_seconds:
+            return False
+        usual = self.measured
+        if self._first_row_seconds is not None:
+            # Today's start may be slower for a busy machine, and need less work for warm caches.
+            usual = replace(
+                usual,
+                first_row_seconds=max(usual.first_row_seconds, self._first_row_seconds),
+                work_seconds=min(usual.work_seconds, self._work_seconds or usual.work_seconds),
+            )
+        return usual.has_had_time(seconds, self._worked)
+
+    def is_quiet(self, *, are_missing: bool) -> bool:
+        """Return whether nothing has happened for so long that nothing more is expected.
+
+        ``are_missing``: rows are known to be missing; else it is not known which ones are to come.
+        """
+        now = time.monotonic()
+        quiet, limit = now - self.changed, self._quiet_limit(are_missing)
+        if quiet <= limit:
+            return False
+        seconds = now - self.started
+        if self.measured is not None:
+            late = quiet <= _TIMES_OF_A_LATE_START * limit
+            return not (late and self.measured.is_on_its_way(seconds, self._worked()))
+        if quiet > _TIMES_OF_WORK * limit:
+            return True
+        return now - self._printed > limit and not is_busy(seconds, self._worked())
+
+    def quiet_for(self) -> float:
+        """Return for how many seconds nothing has happened."""
+        return time.monotonic() - self.changed
+
+    def is_out_of_time(self) -> bool:
+        """Return whether the run has lasted too long, whatever happens in it."""
+        limit = self.file.done.most_seconds
+        if limit is None:
+            if self.measured is None:
+                return False
+            limit = self.measured.seconds_of_run(self.starts)
+        return time.monotonic() - self.begun > limit
+
+    def measure(self) -> Measured:
+        """Return the measures of the run so far."""
+        now = time.monotonic()
+        first = self._first_row_seconds
+        after = self._looks[0] if self._looks else now
+        latency = 0.0
+        looks = iter(self._looks)
+        look = next(looks, None)
+        for given in self._given:
+            while look is not None and look < given:
+                look = next(looks, None)
+            if look is not None:
+                latency = max(latency, look - max(given, after))
+        return Measured(
+            ready_seconds=self._ready_seconds if self.file.program.ready else 0.0,
+            first_row_seconds=now - self.started if first is None else first,
+            latency_seconds=latency,
+            pause_seconds=max(
+                [later - earlier for earlier, later in zip(self._looks, self._looks[1:], strict=False)],
+                default=0.0,
+            ),
+            work_seconds=self._work_seconds,
+            stop_seconds=self._stop_seconds,
+            seconds=now - self.begun,
+            records=len(self._given),
+            rows=self._rows,
+        )
+
+    def _quiet_limit(self, are_missing: bool) -> float:
+        done = self.file.done
+        if self.measured is not None:
+            learned = self.measured.quiet_seconds(self.file.servers, are_missing=are_missing)
+            return done.quiet_seconds or learned
+        first = self._first_row_seconds
+        if first is None:
+            limit = _SECONDS_TO_FIRST_ROW
+        elif are_missing:
+            limit = done.quiet_seconds or max(_SECONDS_TO_NEXT_ROW, _TIMES_TO_NEXT_ROW * first)
+        else:
+            has_servers = bool(self.file.servers)
+            least = _SECONDS_TO_UNKNOWN_ROW_OF_SERVERS if has_servers else _SECONDS_TO_UNKNOWN_ROW
+            limit = done.quiet_seconds or max(least, _TIMES_TO_UNKNOWN_ROW * first)
+        return min(limit, done.most_seconds or limit)
+
+    def _worked(self) -> float:
+        now = time.monotonic()
+        if now - self._work[0] > _SECONDS_BETWEEN_ASKING:
+            self._work = (now, self.ask_work())
+        return self._work[1]
