@@ -1,11 +1,8 @@
-"""Small SVG charts: a distribution as histogram and box plot, shares of variance as bars.
+"""Small SVG charts: distributions, shares of variance, and bars that compare systems.
 
 Each chart has a title and a description with its numbers, so that no information is in shape or colour alone.
-
-Bars that compare systems: how long each needs to recover, and what a scenario costs on it.
-
-Where the values span decades the scale is logarithmic, and says so: the simulation takes milliseconds, a
-cluster takes minutes. Each bar has its value as a text, so that no information is in its length alone.
+Bars have their values as text. Where these span decades the scale is logarithmic, and says so: the simulation
+takes milliseconds, a cluster takes minutes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The background of a space-time diagram: attempts, lanes, time scale and kills.
+"""The background and the texts of a space-time diagram: attempts, lanes, time scale, kills, legend, tooltips.
 
-The lane names are a separate picture, so that they stay visible while a long trace scrolls.
-
-The texts of a space-time diagram: its legend, its tooltips, and its description for screen readers.
-
-Every kind of message has a line style and every kind of mark a letter, so that colour is never the only sign.
+The lane names are a separate picture, so that they stay visible while a long trace scrolls. Every kind of
+message has a line style and every kind of mark a letter, so that colour is never the only sign.
 """
 
 from __future__ import annotations

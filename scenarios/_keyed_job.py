@@ -3,11 +3,10 @@
 Their jobs are records -> (the operator of the family) -> table, both edges keyed by the split and the first
 column of the value. So the order of a key's records is fixed, and so are the rows at every cut of the input.
 
-A source that adds to each value a label: the name of the split that it comes from.
-
 Where the order of a key's records decides the result, all of them must come from one split, since two splits
-race each other. A family makes the label a part of the key. The value in the scenario does not hold it, so a
-record that the shrinker moves to another split gets another key there, and the order stays fixed.
+race each other. A family makes the label, the name of the split, a part of the key. The value in the scenario
+does not hold it, so a record that the shrinker moves to another split gets another key there, and the order
+stays fixed.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """What a job says of the windows, bundles and interval joins of its streams.
 
-`WindowedStream` and `AllWindowedStream` inherit these settings. Nothing here adds a node; the method that
-evaluates the windows does, with the settings made here. The evictor is Flink's Java API's, PyFlink lacks it.
+`WindowedStream` and `AllWindowedStream` inherit the settings of windows. Nothing here adds a node; the method
+that evaluates the windows does, with the settings made here. The evictor is Flink's Java API's, PyFlink lacks
+it.
 
-What a job says of a stream folded in bundles, and the two operators that fold it.
-
-Flink has this for tables (``table.exec.mini-batch.enabled``, ``.size`` and ``.allow-latency``, two-phase
-aggregation) and not for streams, so the names are ours.
-
-A fold takes two operators. The local one folds where the records come from, chained to the operator before it
-where that has as many subtasks. The bundled one, behind the exchange by key, holds the state and emits the
-results. A record waits in each of the two for at most half of the latency.
+Flink has bundles for tables (``table.exec.mini-batch.enabled``, ``.size`` and ``.allow-latency``, two-phase
+aggregation) and not for streams, so their names are ours. A fold takes two operators. The local one folds
+where the records come from, chained to the operator before it where that has as many subtasks. The bundled
+one, behind the exchange by key, holds the state and emits the results. A record waits in each of the two for
+at most half of the latency.
 """
 
 from __future__ import annotations

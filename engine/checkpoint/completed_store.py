@@ -5,11 +5,10 @@ checkpoint that is no savepoint: a savepoint belongs to the user, who may delete
 synchronous savepoint, after which no checkpoint follows, may replace that one too. A savepoint that is
 dropped from the store keeps its files (``is_discardable``).
 
-Which checkpoints outlive their job, by how the job ended (Flink: CheckpointRetentionPolicy).
-
-A job that has finished needs none: all its output is committed. One that was cancelled or has failed can be
-taken up again from its checkpoints, and what its sinks had pre-committed can be committed only so; whether
-that is wanted says the user. Without a setting those of a failed job are kept, which Flink would delete.
+A job that has finished needs no checkpoint: all its output is committed (Flink: CheckpointRetentionPolicy).
+One that was cancelled or has failed can be resumed from its checkpoints, and only so can what its sinks had
+pre-committed be committed. The user decides whether they are kept; without a setting those of a failed job
+are, which Flink would delete.
 """
 
 from __future__ import annotations

@@ -1,23 +1,19 @@
 """Decides when checkpoints begin, and which of them complete (Flink: CheckpointCoordinator).
 
-Which tasks a checkpoint triggers, and which must acknowledge (Flink: DefaultCheckpointPlanCalculator).
-
-Finished tasks contribute nothing and take no part. A task whose upstreams have all finished gets no barrier,
-so it is triggered itself, like a source.
-
 Rules:
 
 - Waiting requests begin in the order of the queue and within its limits (request_queue.py). A request that
   cannot begin in its turn fails, and its sender gets the reason.
 - A checkpoint begins only when every task of the attempt runs or has finished; otherwise its request fails.
-  Tasks without a running upstream are triggered; all tasks that have not finished must acknowledge.
+  All tasks that have not finished must acknowledge. A task without a running upstream gets no barrier, so it
+  is triggered, like a source (Flink: DefaultCheckpointPlanCalculator).
 - In BATCH mode tasks that sort decline until their input ends. The interval doubles with each such refusal,
   so that the attempts never use up the time of the records.
 - A checkpoint is complete when its metadata is durable, which is written last. Only then are older ones
   subsumed and the tasks notified. Notifications are sent once; only those of the latest are repeated where
   union list state keeps the tasks that missed them from any later checkpoint (pending.py).
-- While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts
-  it, and nothing may be restored before it is known. Otherwise a newer attempt could resume from an older
+- While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts it,
+  and nothing may be restored before it is known. Otherwise a newer attempt could resume from an older
   checkpoint than the one a later recovery would find.
 - The metadata of one checkpoint is written at a time. With two writes, a process that dies could leave the
   older one behind although the newer one, which is complete, had already deleted its files.

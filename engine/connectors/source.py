@@ -2,14 +2,6 @@
 
 A job can be exactly-once only if its sources keep these rules:
 
-Looks for splits that have come since a job has started (Flink: the periodic discovery of an enumerator).
-
-Flink's enumerator runs beside the job master and hands splits out. Here each subtask looks for itself,
-because a split belongs to the subtask that ``Source.owner_of`` names, and which splits are known is in the
-checkpoint that all of them restored. The rules:
-
-Rules:
-
 - A split has a stable id, and the same records in the same order in every attempt.
 - A reader opened at a position of an earlier reader returns exactly the records that the earlier one had not
   returned. A position is plain data (None, numbers, strings, bytes, tuples, lists), because it is stored.
@@ -19,8 +11,6 @@ Rules:
 A split may have nothing now and something later. Its reader returns no record and is not exhausted. The task
 then waits without spinning: until the reader calls the function that it got from ``when_available``, or until
 ``retry_ms`` has passed. A source with a split that never ends says so: ``is_bounded`` is False.
-- A thread lists the splits, because that may wait for a server. The task takes what was found.
-- A listing that fails is logged and tried again: what is read already is not disturbed.
 """
 
 from __future__ import annotations
@@ -43,7 +33,12 @@ _logger = logging.getLogger(__name__)
 
 
 class SplitDiscovery:
-    """The thread of one subtask.
+    """The thread of one subtask that looks for splits that have come since the job has started.
+
+    Flink's enumerator runs beside the job master and hands splits out. Here each subtask looks for itself,
+    because a split belongs to the subtask that ``Source.owner_of`` names, and which splits are known is in
+    the checkpoint that all of them restored. A thread lists them, because that may wait for a server. A
+    listing that fails is logged and tried again: what is read already is not disturbed.
 
     Args:
         source: lists the splits and says whose they are.

@@ -33,7 +33,7 @@ from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.job_warnings import UNSEEN, Delay, Stage
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
-from onceproof.engine.runtime.request_folder import EventLoopRequests
+from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.task.events import (
     CANCEL,
     WALL_CLOCK_ADVANCED,

@@ -1,14 +1,14 @@
 """Warnings about a job: checkpoints that take too long, and sources that cannot replay.
 
-The job runs. Sinks keep their promise for what reaches them; what the source had read since the last complete
-checkpoint is not read again after a failure, and no sink can know of it.
+A job whose source cannot replay runs. Sinks keep their promise for what reaches them; what the source had
+read since the last complete checkpoint is not read again after a failure, and no sink can know of it.
 
 Rules:
 
 - The slowest subtask is one that has not answered though all before it have: those behind it wait for it.
 - The parts of a checkpoint are those of Flink: the way of the barrier to the subtask, the alignment of its
   inputs, the copy of its state (synchronous), and its storage (asynchronous).
-- It is looked at when the time of a checkpoint is up, and never before.
+- A checkpoint is looked at when the time of a checkpoint is up, and never before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Requests to a running job from a command in another process, by files in the job's folder.
 
-Rules:
+The rules this module lives by:
 
 - A request is a JSON file ``requests/<name>.request``, renamed into place; the answer is a file
   ``requests/<name>.answer``, likewise. There is one answer for each request, and the command deletes it.
@@ -9,8 +9,6 @@ Rules:
   meanwhile does not repeat the request after its restart.
 - A starting process deletes the requests to its predecessor. The command notices that its request is gone.
 - A living process locks its job's folder, so a command can distinguish a busy job from one that does not run.
-- The first request of a subtask starts the thread. Closing cancels all coroutines and ends it.
-- The thread holds neither the task nor its requests: what a killed task leaves ends as it is freed.
 """
 
 from __future__ import annotations
@@ -19,69 +17,18 @@ import fcntl
 import os
 import re
 import time
-import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import Empty
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import msgspec
 
 from onceproof.engine.file_locks import hold_lock, release_lock
 from onceproof.engine.locations import scheme_of
-from onceproof.engine.operators.async_requests import Answer
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest, Respond
 from onceproof.engine.runtime.storage import CheckpointStorage
-
-if TYPE_CHECKING:
-    from onceproof.engine.runtime.loop_thread import LoopThread
-
-
-class EventLoopRequests:
-    """The requests of one subtask; see the protocol Requests."""
-
-    def __init__(self, name: str, wake_up: Callable[[], None]) -> None:
-        self._name = name
-        self._wake_up = wake_up
-        self._thread: LoopThread | None = None
-        self._stop: weakref.finalize[..., EventLoopRequests] | None = None
-
-    def start(self, number: int, request: Coroutine[Any, Any, Any]) -> None:
-        thread = self._thread
-        if thread is None:
-            from onceproof.engine.runtime.loop_thread import LoopThread
-
-            thread = self._thread = LoopThread(self._name, self._wake_up)
-            self._stop = weakref.finalize(self, thread.stop)
-        thread.loop.call_soon_threadsafe(thread.begin, number, request)
-
-    def cancel(self, number: int) -> None:
-        thread = self._thread
-        assert thread is not None, "a request that was not started is cancelled"
-        thread.loop.call_soon_threadsafe(thread.cancel, number)
-
-    def take(self) -> Answer | None:
-        return self._next(block=False)
-
-    def wait(self, seconds: float | None) -> Answer | None:
-        return self._next(block=True, timeout=seconds)
-
-    def _next(self, *, block: bool, timeout: float | None = None) -> Answer | None:
-        if self._thread is not None:
-            with suppress(Empty):
-                return self._thread.answers.get(block, timeout)
-        return None
-
-    def now_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
-    def close(self) -> None:
-        if self._stop is not None:
-            self._stop()
-        self._thread = None
-
 
 FOLDER: Final = "requests"
 REQUEST: Final = ".request"

@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - A session does not depend on the machine's environment: Spark is the one installed with pyspark, Java the
   one that `find_java` finds, and workers run this Python and this source tree. What a user wants otherwise
-  are options (spark_options.py).
+  are options (spark_settings.py).
 - Who may use a Spark that is there *obtains* it: the one that this process runs, or the one that spark-submit
   has prepared; only if there is none, one is started. Who needs a Spark of its own starts it.
 - A session leaves nothing behind: the output of Java and the workers goes to a file (`spark_log`), Spark's

@@ -1,10 +1,8 @@
 """Sorts more records than memory holds (Flink: ExternalSorter).
 
-The order in which Flink's sorter leaves records of equal key and time, for a few records.
-
-Flink promises none: its quick sort is not stable. With fewer than SHORT records it is, and comparisons with a
-recorded job agree by themselves. Up to MOST_RECORDS this module takes the same steps, so that larger ones
-agree, too; beyond that the order is that of arrival.
+Flink promises no order of records of equal key and time: its quick sort is not stable. With fewer than SHORT
+records it is, and comparisons with a recorded job agree by themselves. Up to MOST_RECORDS this module takes
+the same steps, so that larger ones agree, too; beyond that the order is that of arrival.
 
 Flink compares the bytes of a key as its serializer writes them, each with its sign. Here keys have their own
 encoding, so ``java_order`` works out how these bytes compare.

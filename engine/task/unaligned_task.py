@@ -1,9 +1,5 @@
 """A task whose barriers may overtake records (Flink: the unaligned path of SubtaskCheckpointCoordinator).
 
-The records in flight that a task stores for one checkpoint (Flink: ChannelStateWriter).
-
-A record was sent by one task and is read by another. For a checkpoint whose barrier overtakes it belongs to
-
 Rules:
 
 - The snapshot is taken at the first barrier and held until the last one, because records that arrive between
@@ -14,11 +10,9 @@ Rules:
   the same vertex. The tasks behind that vertex go on unaligned.
 - Savepoints are aligned. Where the coordinator triggers a task with records of finished upstreams in its
   queues, an aligned barrier takes its place behind them.
-- the sender, where the barrier overtook it in the queue: it was sent, and not read by then;
-- the reader, where it read the record behind its own snapshot and ahead of the channel's barrier, or let an
-  announced barrier overtake it, which the sender had queued behind it.
-
-So each record in flight is stored exactly once.
+- Each record in flight is stored exactly once (Flink: ChannelStateWriter): by the sender, where the barrier
+  overtook it in the queue; by the reader, where it read the record behind its own snapshot and ahead of the
+  channel's barrier, or let an announced barrier overtake it, which the sender had queued behind it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """The options of `onceproof merge` and `serve`, the commands for runs that are over.
 
-Slow imports stand inside the function, for the same reason as in `onceproof.harness.commands.cli`.
-
-The options of `onceproof merge`, the command that makes one report of the shares of a run.
-
-Slow imports stand inside the function, for the same reason as in `onceproof.harness.commands.cli`.
+Slow imports stand inside the functions, for the same reason as in `onceproof.harness.commands.cli`.
 """
 
 from __future__ import annotations

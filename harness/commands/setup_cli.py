@@ -1,10 +1,6 @@
 """The options of `onceproof init`, `doctor`, `completion` and `flink`: the commands that set something up.
 
 Slow imports stand inside the functions, for the same reason as in `onceproof.harness.commands.cli`.
-
-The options of `onceproof flink`, the command for the Apache Flink that `--system flink` puts on trial.
-
-Slow imports stand inside the subcommands, for the same reason as in `onceproof.harness.commands.cli`.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 Rules:
 
-- The text names what preceded the first wrong output: the fault, the checkpoint, the attempt, and the step
-  of the protocol that was missed. The most specific text that fits is taken; if none fits, it names the last
+- The text names what preceded the first wrong output: the fault, the checkpoint, the attempt, and the step of
+  the protocol that was missed. The most specific text that fits is taken; if none fits, it names the last
   faults.
 - The text claims no more than the history shows, and accuses neither the engine nor the job: that takes a
   counterfactual run (`trials/counterfactuals.py`). The content of a snapshot is not visible, so a wrong
   restore is described by the output that follows it.
-- A cause is asserted only if the job passes with that one thing different: the failing scenario, the scenario
-  that it was shrunk from, and others of the family.
+- A confirmed cause is asserted only if the job passes with that one thing different: the failing scenario,
+  the scenario that it was shrunk from, and others of the family.
 - It is a value: equal causes are one finding, in whichever scenarios they show.
 """
 

@@ -1,7 +1,5 @@
 """Builds the report of a run: the model from which the page, report.json and JUnit XML are written.
 
-Which situations the scenarios of a run were in, for its report.
-
 A campaign is asked for a situation only if it is drawn often, and the family that shows it best is among its
 families: a job that has no transactions is never in one of theirs. A real process is killed where its steps
 allow, so only the simulation is asked.

@@ -78,7 +78,7 @@ class Driver:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Raise the driver's errors as those of `database_errors.py`, in one line."""
+        """Raise the driver's errors as those of `two_phase_database.py`, in one line."""
         try:
             yield
         except self._error as error:

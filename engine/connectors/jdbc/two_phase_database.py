@@ -9,7 +9,7 @@ Rules:
   as it answers the commit of one that never existed: the ledger alone tells them apart.
 - An entry is needed as long as any checkpoint or savepoint lists the transaction as pending. The newest one
   of each subtask stays: it shows that the database is not older than the checkpoints.
-- Errors are those of `database_errors.py`. A session that has raised DatabaseUnavailable is of no more use.
+- A session that has raised DatabaseUnavailable is of no more use.
 - The name of a transaction carries owner, subtask, epoch and attempt (`two_phase.py`); that of a session
   owner, subtask and attempt. A name is read as a whole: subtask 1 never takes the names of subtask 10 for its
   own.

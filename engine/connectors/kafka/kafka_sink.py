@@ -1,7 +1,7 @@
 """The sink for Kafka (PyFlink: KafkaSink), and its functions without transactions (Flink: KafkaWriter).
 
 Its builder chooses the function that writes: `transaction_function.py` with transactions,
-`batch_transactions.py` where the brokers take no requests of our own, `plain_sink.py` without transactions.
+`batch_transactions.py` where the brokers take no requests of our own, and the two here without transactions.
 """
 
 from __future__ import annotations

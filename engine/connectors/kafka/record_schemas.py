@@ -4,9 +4,7 @@ A value becomes the row of one topic: a fixed one, or the one that a selector ch
 schemas of their own (`engine/formats`); without a key schema the row has no key. The event time of the record
 becomes the row's timestamp, as in Flink; a record without one gets the time of writing.
 
-From a row of Kafka to values of a stream (Flink: KafkaRecordDeserializationSchema).
-
-A schema for values only sees the value, and a row without a value (a tombstone) stands for nothing. A
+A deserializer for values only sees the value, and a row without a value (a tombstone) stands for nothing. A
 deserializer of your own sees the whole row: topic, partition, offset, time, key, value and headers.
 """
 

@@ -4,8 +4,6 @@ The real brokers are behind `broker_transactions.py`; a model of them stands in 
 
 The rules that any implementation keeps:
 
-Rules:
-
 - A producer writes rows into the one transaction of its transactional id. ``pre_commit`` returns when every
   row is stored by the brokers, and then the handle suffices to commit from any process.
 - ``commit`` may be repeated. It answers what became of the transaction, and raises OSError if it cannot know.

@@ -4,7 +4,7 @@ Rules:
 
 - Rows go in by COPY, one for each transaction, so that the server takes rows while the task makes others. Any
   other statement ends the COPY first.
-- Names of transactions are this engine's own (`transaction_names.py`), in no need of escaping.
+- Names of transactions are this engine's own (`two_phase_database.py`), in no need of escaping.
 - pg_prepared_xacts lists all databases of a server; a transaction can only be committed from its own one.
 - The name of a session is its application_name, by which a later attempt finds those of dead ones. A user may
   end sessions of its own role.

@@ -107,7 +107,7 @@ def connect(options: JdbcConnectionOptions, what: str, application_name: str = "
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise the errors of psycopg as those of `database_errors.py`, in one line that begins with ``what``."""
+    """Raise psycopg's errors as those of `two_phase_database.py`, in one line that begins with ``what``."""
     try:
         yield
     except psycopg.Error as error:

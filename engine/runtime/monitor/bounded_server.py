@@ -10,7 +10,7 @@ Rules:
   taken within the same time. A connection without a request ends after IDLE_SECONDS.
 - A body has one length, of MOST_BODY_BYTES at most, and a request one host. Two of them, or a length beside
   Transfer-Encoding, mean one thing to a proxy and another to this server (RFC 9112): they are refused.
-- Every answer, also of the library's own errors, is JSON and has the headers of http_answers.py.
+- Every answer, also of the library's own errors, is JSON and has the headers that are listed here.
 - Host: a request names one of the addresses that the job was given. So a page of another site cannot reach
   the job under a name that it makes resolve to this machine (DNS rebinding).
 - Token: whatever changes something needs it, in a header that no form and no image can set. Beyond the

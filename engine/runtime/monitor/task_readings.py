@@ -2,8 +2,8 @@
 
 Rules:
 
-- A rate is the difference of two views of one attempt, divided by the time between them. So it costs the
-  tasks nothing.
+- A rate of a task or a job is the difference of two views of one attempt, divided by the time between them.
+  So it costs the tasks nothing.
 - A new attempt begins new counts: views of another one are forgotten.
 """
 

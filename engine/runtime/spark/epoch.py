@@ -31,7 +31,7 @@ from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.module_archive import NO_MODULES, ModuleArchive, import_from, modules_of_program
 from onceproof.engine.runtime.monitor.job_view import SubtaskReading
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
-from onceproof.engine.runtime.request_folder import EventLoopRequests
+from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.spark.epoch_size import MOST_BYTES
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.task.task import TaskSettings

@@ -10,7 +10,8 @@ Rules:
 - A job in BATCH mode reads its whole input in one epoch: no checkpoint could hold what its stages collect.
 - An interval in time is converted into records by the speed of earlier epochs. The first epoch is small, and
   none is more than LARGEST_GROWTH times the previous one.
-- It reads clocks of its own and decides nothing: the time that the task sees is that of the epoch.
+- The meter of an epoch reads clocks of its own and decides nothing: the time that the task sees is that of
+  the epoch.
 - All records of an epoch are there before a subtask begins, so there is no alignment, and nothing makes a
   task wait for room.
 - What Spark carries between workers is not counted in bytes: only Spark knows them, and shows them itself.

@@ -7,7 +7,7 @@ Rules:
 - The receiver has a window. The sender sends no more than the window has room for, and the receiver reports
   what its task has processed (Flink: credit-based flow control). So no channel fills the connection that it
   shares with others, and memory is bounded: a window at the receiver, a full queue at the sender.
-- The window of a slow task is what it works off in a part of the buffer timeout (turn_length.py); a longer
+- The window of a slow task is what it works off in a part of the buffer timeout (task_turns.py); a longer
   buffer is cut.
 - Barriers take no room. A barrier that overtakes goes ahead of the records at the sender, whose task stores
   them; at the receiver it is announced ahead of the records there, and the receiver's task stores those.

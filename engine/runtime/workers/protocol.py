@@ -1,6 +1,4 @@
-"""The messages between the coordinator and its workers, besides those between job master and tasks.
-
-Which worker owns a subtask, and which jobs cannot run in several processes.
+"""The messages between the coordinator and its workers, and which worker has which subtask.
 
 Subtask i of every vertex belongs to worker i modulo their number (Flink: a slot holds one subtask of each
 vertex). So records of forward edges stay in their process.

@@ -51,7 +51,7 @@ from onceproof.engine.runtime.garbage_collection import few_garbage_collections
 from onceproof.engine.runtime.monitor.job_view import TaskReport
 from onceproof.engine.runtime.monitor.task_readings import read_tasks
 from onceproof.engine.runtime.mounted_storage import MountedStorage
-from onceproof.engine.runtime.request_folder import EventLoopRequests
+from onceproof.engine.runtime.request_loop import EventLoopRequests
 from onceproof.engine.runtime.task_turns import Schedule
 from onceproof.engine.runtime.workers.channels import WorkerChannels
 from onceproof.engine.runtime.workers.launcher import Ends

@@ -1,7 +1,5 @@
 """The folders in which the databases of a process lie.
 
-Whether this process has opened a database.
-
 RocksDB has threads of its own, which write in the background for all databases of a process. They do not
 survive a fork: a database that the child opens would wait for them for ever.
 

@@ -1,7 +1,5 @@
 """What is under way in the simulated world: actions that are possible now, and those that will be later.
 
-The simulated time, and the number of steps taken.
-
 The world has one clock, which is changed in place. Objects that need the time hold the clock instead of the
 world. So no reference cycle arises, and a finished run is freed without the garbage collector.
 

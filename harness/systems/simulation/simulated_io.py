@@ -2,7 +2,7 @@
 
 Rules:
 
-- The rows never change, so a lookup that is made again finds the same.
+- The rows of a lookup table never change, so a lookup that is made again finds the same.
 - Answers take some time, by their key, so that they overtake each other. For some keys the database is away
   at first: the lookup fails a few times, in every attempt anew. What fails and how long an answer takes
   follows from the key alone.

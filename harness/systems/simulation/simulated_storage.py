@@ -118,10 +118,10 @@ class SimulatedStorage:
         return fault
 
     def perform_all(self) -> None:
-        """Do nothing: no write is on its way (`late_put_storage.py` has late ones)."""
+        """Do nothing: no write is on its way (`checkpoint_storages.py` has late ones)."""
 
     def lose_power(self) -> None:
-        """Keep everything: what is written here is durable at once (`storage_on_disk.py` has a disk)."""
+        """Keep everything: what is written here is durable at once (`checkpoint_storages.py` has a disk)."""
 
     def exists(self, path: str) -> bool:
         return path in self.files
