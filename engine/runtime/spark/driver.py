@@ -86,15 +86,10 @@ from onceproof.engine.runtime.spark.epoch import (
     shape_of,
 )
 from onceproof.engine.runtime.spark.epoch_job import EpochJob, EpochJobFailed, cause_of, is_gone
-from onceproof.engine.runtime.spark.epoch_requests import (
-    LOOK_SECONDS,
-    EpochRequests,
-    delete_unlisted,
-    failure_in,
-    has_lost_attempts,
-)
+from onceproof.engine.runtime.spark.epoch_requests import LOOK_SECONDS, EpochRequests
 from onceproof.engine.runtime.spark.epoch_size import EpochSize, rest_ms
 from onceproof.engine.runtime.spark.epoch_time import AttemptTime, EpochSpan
+from onceproof.engine.runtime.spark.lost_attempts import delete_unlisted, failure_in, has_lost_attempts
 from onceproof.engine.runtime.spark.stages import Stages, stages_of
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS

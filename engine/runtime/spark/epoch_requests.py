@@ -1,6 +1,6 @@
 """Savepoints and stops of a job on Spark, which happen between two epochs.
 
-Rules:
+The rules this module lives by:
 
 - A savepoint is a copy of the latest checkpoint (checkpoint/savepoint_copy.py). What it lists is committed:
   between epochs nothing is pending.
@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from onceproof.engine.checkpoint.events import CheckpointTriggered, RequestResolved
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.checkpoint.savepoint_copy import copy_as_savepoint
-from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT, Kind, TaskFailed, TaskId
-from onceproof.engine.runtime.deletion import delete_if_possible
+from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT, Kind
 from onceproof.engine.runtime.job_requests import (
     JobAnswer,
     JobRequest,
@@ -29,57 +28,8 @@ from onceproof.engine.runtime.job_requests import (
     Respond,
 )
 from onceproof.engine.runtime.mounted_storage import MountedStorage
-from onceproof.engine.runtime.recovery import discard_checkpoint, files_of, metadata_path
+from onceproof.engine.runtime.recovery import discard_checkpoint
 from onceproof.engine.runtime.request_folder import RequestFolder
-from onceproof.engine.runtime.spark.epoch import Report
-from onceproof.engine.runtime.storage import CheckpointStorage
-from onceproof.engine.state.stored import SHARED
-
-
-def has_lost_attempts(reports: Sequence[Report]) -> bool:
-    """Return whether Spark has started more task attempts than the epoch has tasks: their ids have gaps."""
-    numbers = {report.spark_attempt for report in reports}
-    return max(numbers) - min(numbers) >= len(numbers)
-
-
-def mixed_attempts(reports: Sequence[Report]) -> TaskId | None:
-    """Return a subtask of which another one has read a different attempt than the reported one, or None."""
-    attempts = {report.task: report.attempt for report in reports}
-    for report in reports:
-        for task, attempt in report.upstreams.items():
-            if attempts[task] != attempt:
-                return task
-    return None
-
-
-def failure_in(reports: Sequence[Report]) -> TaskFailed | None:
-    """Return why an epoch cannot count, or None: a task has failed, or two attempts of one were read.
-
-    A failure that no retry mends comes before the others.
-    """
-    messages = [message for report in reports for message in report.messages]
-    failures = [message for message in messages if isinstance(message, TaskFailed)]
-    if failures:
-        return min(failures, key=lambda failure: not failure.unrecoverable)
-    mixed = mixed_attempts(reports)
-    if mixed is None:
-        return None
-    return TaskFailed(reports[0].attempt, mixed, "Spark has run it twice in one epoch, and used both runs")
-
-
-def delete_unlisted(storage: CheckpointStorage, completed: CheckpointMetadata) -> bool:
-    """Delete files of an epoch that its checkpoint does not list, and return whether there were any."""
-    checkpoint_id = completed.checkpoint_id
-    listed = files_of(completed) | {metadata_path(checkpoint_id)}
-    found = [
-        path
-        for beginning in (f"chk-{checkpoint_id}/", f"{SHARED}chk-{checkpoint_id}.")
-        for path in storage.list(beginning)
-        if path not in listed
-    ]
-    delete_if_possible(storage, found)
-    return bool(found)
-
 
 LOOK_SECONDS: Final = 0.2
 
