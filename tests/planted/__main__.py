@@ -12,7 +12,7 @@ import typer
 
 from onceproof.harness.commands.cli import run_alone
 from onceproof.harness.commands.mutants import MutantTrials, mutants_command
-from onceproof.harness.commands.runs_cli import MostScenarios, MutantFamilies, Only, Seeds, Shrinks
+from onceproof.harness.commands.mutants_cli import MostScenarios, MutantFamilies, Only, Seeds, Shrinks
 from onceproof.harness.commands.shared_options import AsJson, Seed, Workers
 from tests.planted.catalogue import built_in_mutants
 
