@@ -78,9 +78,11 @@ FLINK_FAMILIES := nexmark_q4 nexmark_q5 nexmark_q3 nexmark_q0 nexmark_q1 nexmark
   site_totals full_join order_lines page_windows periodic_page_views bursts expiring_state deduplication click_times \
   running_sum rising_temperature average_by_list tests/corpus/programs/fraud_detection.py
 
-flink: setup ## install Apache Flink, and put 20 families and a program on trial there; half an hour
+flink: setup ## install Apache Flink, and put 20 families, a program and jobs on trial there; half an hour
 	@$(RUN)/onceproof flink install
 	@$(RUN)/onceproof run $(FLINK_FAMILIES) --system flink --scenarios 200 --workers 1 $(OPTIONS)
+	@$(RUN)/onceproof run scenarios/programs/flink_sql/flink_sql.toml scenarios/programs/flink_jar/flink_totals.toml \
+	  --scenarios 20 --workers 1
 
 # Five processes on two cores: more than half of the time a test waits, for Spark or for a process that it has killed.
 # With four, both cores are busy for five sixths of the time.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from onceproof.harness.model.chance import Chance
+    from onceproof.harness.model.columns import OrderedBy
     from onceproof.harness.model.family import Family, FamilyError, FamilyOptions, JobIO, Workload
     from onceproof.harness.model.family_places import load_family
     from onceproof.harness.model.mutants import Mutant, MutantError, Reached, mutant, replaced
@@ -24,6 +25,7 @@ __all__ = [
     "JobIO",
     "Mutant",
     "MutantError",
+    "OrderedBy",
     "Reached",
     "Workload",
     "exactly_once",
@@ -40,6 +42,7 @@ _MODULES: Final = {
     "JobIO": "onceproof.harness.model.family",
     "Mutant": "onceproof.harness.model.mutants",
     "MutantError": "onceproof.harness.model.mutants",
+    "OrderedBy": "onceproof.harness.model.columns",
     "Reached": "onceproof.harness.model.mutants",
     "Workload": "onceproof.harness.model.family",
     "exactly_once": "onceproof.harness.testing.plugin",

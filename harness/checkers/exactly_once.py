@@ -6,6 +6,8 @@ Anomalies:
 - duplicated: an expected row is visible too often.
 - wrong value: an unexpected row replaces a missing one; the two differ in their last column only.
 - phantom: a row is visible that the oracle does not expect.
+- out of order: a row appears after one that should come after it, where the family asks for an order.
+- near miss: rows differ from the expected ones by rounding only, in a column without a tolerance.
 - answered again: an attempt answers a window a second time (``FamilyOptions.answers``). The oracle takes rows
   of a window as they are declared, and cannot tell. Only a restore begins event time anew, so only then may a
   late record open a window again. Where a restored checkpoint holds records in flight, a row of an earlier
@@ -22,6 +24,8 @@ from typing import Any
 
 from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Answers, Oracle, RowCounts, count_rows
+from onceproof.harness.checkers.row_order import out_of_order
+from onceproof.harness.checkers.tolerance import near_misses
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
@@ -60,13 +64,21 @@ class ExactlyOnce:
         actual = count_rows(visible)
         expected = oracle.rows(visible, history)
         if actual == expected:
+            if oracle.ordered_by is not None:
+                return out_of_order(self.property, history, expected, oracle)
             return () if oracle.answers is None else _answered_again(self.property, oracle.answers, history)
+        near = near_misses(history, oracle)
+        if near is not None:
+            history = near.history
+            actual = count_rows(rows_at_end(history))
         finished = _has_finished(history)
-        return [
+        found = [
             row_violation(self.property, anomaly, rows, expected, actual, history)
             for anomaly, rows in classify_rows(expected, actual, finished)
             if rows
         ]
+        found += out_of_order(self.property, history, expected, oracle)
+        return found if near is None else [*found, near.violation(self.property)]
 
 
 def _answered_again(name: str, answers: Answers, history: History) -> list[Violation]:

@@ -1,11 +1,14 @@
 """mode: an at-least-once job loses no row, and repeats rows only after a failure.
 
+A program repeats rows after a fault, too, that it survives: when one of its parts or a server was struck.
+
 It replaces exactly_once for scenarios with the at-least-once guarantee. Anomalies:
 
 - lost: a row is visible less often than expected.
 - repeated without a failure: the job ran in one attempt, and some row is visible too often.
 - phantom: after a failure, a row is visible that the oracle does not expect. Families whose rows change when
   a record counts twice (at_least_once = "effects") are excused.
+- out of order, near miss: as in exactly_once.
 """
 
 from __future__ import annotations
@@ -15,7 +18,16 @@ from collections.abc import Sequence
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.exactly_once import LOST, PHANTOM, row_violation
 from onceproof.harness.checkers.oracle import Oracle, count_rows
-from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FINISHED, History, Row, rows_at_end
+from onceproof.harness.checkers.row_order import out_of_order
+from onceproof.harness.checkers.tolerance import near_misses
+from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
+    FAULT_FIRED,
+    JOB_FINISHED,
+    History,
+    Row,
+    rows_at_end,
+)
 from onceproof.harness.model.scenario import Scenario
 
 REPEATED = "repeated without a failure"
@@ -30,6 +42,12 @@ class Mode:
         """Return one violation for each anomaly that occurs; none for exactly-once scenarios."""
         if scenario.is_exactly_once:
             return ()
+        found = self._compared(history, oracle)
+        if found and (near := near_misses(history, oracle)) is not None:
+            return [*self._compared(near.history, oracle), near.violation(self.property)]
+        return found
+
+    def _compared(self, history: History, oracle: Oracle) -> list[Violation]:
         visible = rows_at_end(history)
         finished = False
         attempts = 0
@@ -40,8 +58,10 @@ class Mode:
             elif kind == ATTEMPT_STARTED:
                 attempts += 1
                 restored = restored or payload["restored"] is not None
+            elif kind == FAULT_FIRED and "outside" in payload:
+                restored = True
         expected, actual = oracle.rows(visible, history), count_rows(visible)
-        violations = []
+        violations: list[Violation] = []
 
         def add(anomaly: str, rows: list[Row]) -> None:
             if rows:
@@ -53,4 +73,4 @@ class Mode:
             add(REPEATED, [row for row, count in actual.items() if expected.get(row, 0) < count])
         elif oracle.at_least_once != "effects":
             add(PHANTOM, [row for row in actual if row not in expected])
-        return violations
+        return violations + out_of_order(self.property, history, expected, oracle)

@@ -22,6 +22,7 @@ from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.checkers.oracle import Oracle
+from onceproof.harness.checkers.tolerance import within_tolerance
 from onceproof.harness.model.history import ERROR, JOB_FINISHED, History
 from onceproof.harness.model.scenario import Scenario
 
@@ -59,8 +60,9 @@ def check_restored(scenario: Scenario, restored: RestoredRun, oracle: Oracle) ->
         finished = finished or kind == JOB_FINISHED
     if not finished:
         return [Violation(PROPERTY, NOT_FINISHED, where, about)]
+    history = within_tolerance(restored.history, oracle)
     return [
         Violation(PROPERTY, found.anomaly, where, {**about, **found.witness})
         for checker in (ExactlyOnce(), Mode())
-        for found in checker.check(scenario, restored.history, oracle)
+        for found in checker.check(scenario, history, oracle)
     ]

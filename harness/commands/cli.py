@@ -28,12 +28,14 @@ from onceproof.harness.commands.reports_cli import merge, serve
 from onceproof.harness.commands.runs_cli import hunt, nightly, upgrade
 from onceproof.harness.commands.script_options import (
     Arguments,
+    FlinkVersion,
     JobName,
     Pyflink,
     PyflinkOnTrial,
     Samples,
     addresses_of,
     with_arguments,
+    with_flink_version,
 )
 from onceproof.harness.commands.services_cli import services
 from onceproof.harness.commands.setup_cli import completion, doctor, flink, init
@@ -134,6 +136,7 @@ def run(
     job: JobName = None,
     argument: Arguments = None,
     pyflink: PyflinkOnTrial = Pyflink.engine,
+    flink_version: FlinkVersion = None,
     as_json: AsJson = False,
 ) -> None:
     """Run scenarios on this machine, check every property, and write a report."""
@@ -142,7 +145,7 @@ def run(
     from onceproof.harness.settings.project_settings import load_settings
 
     options = RunOptions(
-        families=addresses_of(families, sample, job, argument, pyflink),
+        families=with_flink_version(addresses_of(families, sample, job, argument, pyflink), flink_version),
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,

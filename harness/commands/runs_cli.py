@@ -44,7 +44,12 @@ from onceproof.harness.commands.shared_options import (
 
 
 def upgrade(
-    old: Annotated[Path, typer.Argument(metavar="OLD", help="The PyFlink program that runs now.")],
+    old: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OLD", help="The PyFlink program, or FILE.toml of a Flink job, that runs now."
+        ),
+    ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The one that shall take its state over.")],
     allow_non_restored_state: Annotated[
         bool,
@@ -67,17 +72,19 @@ def upgrade(
 ) -> None:
     """Compare the state of two versions of a program, and upgrade from one to the other under faults."""
     from onceproof.harness.commands.run import run_command
+    from onceproof.harness.model.family_places import own_system
     from onceproof.harness.settings.planning import RUN, RunOptions, plan_run
     from onceproof.harness.settings.project_settings import load_settings
     from onceproof.harness.trials.run_plan import SYSTEM
 
     [address] = addresses_of([new], sample, job, argument)
+    upgraded = upgrade_address(old, address, allow_non_restored_state)
     options = RunOptions(
-        families=[upgrade_address(old, address, allow_non_restored_state)],
+        families=[upgraded],
         scenarios=scenarios,
         max_time=max_time,
         seed=seed,
-        system=SYSTEM,
+        system=own_system(upgraded) or SYSTEM,
         workers=workers,
         shrink_runs=shrink_runs,
         out=out,

@@ -35,6 +35,16 @@ JobName: TypeAlias = Annotated[
     typer.Option("--job", metavar="NAME", help="Which job of a program, or query. Default: the first."),
 ]
 
+FlinkVersion: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--flink-version",
+        metavar="V",
+        help="Release of Flink on which the job of a FILE.toml runs.",
+        show_default="the file's, else 2.3.0",
+    ),
+]
+
 
 class Pyflink(StrEnum):
     """Where `import pyflink` leads."""
@@ -111,17 +121,33 @@ def _address(asked: str, samples: Sequence[str], job: str | None, arguments: Seq
     return joined_address(path, WORDS + urlencode(words, safe="=/"))
 
 
+def with_flink_version(addresses: Sequence[str], version: str | None) -> list[str]:
+    """Return the addresses of jobs of Flink that run on a release. Raises UsageError."""
+    from onceproof.harness.model.family_places import WORDS, is_program
+    from onceproof.harness.model.program_family import RELEASE
+
+    for address in addresses if version else ():
+        if not is_program(address) or WORDS in address:
+            raise UsageError(f"--flink-version: {address} is not the FILE.toml of a job of Flink")
+    return [f"{each}{WORDS}{RELEASE}={version}" if version else each for each in addresses]
+
+
 def upgrade_address(old: Path, address: str, is_allowed: bool) -> str:
     """Return the address of an upgrade from a script to the one at an address. Raises UsageError."""
     from onceproof.harness.model.family_places import (
         UPGRADES,
         WORDS,
+        is_program,
         is_script,
         joined_address,
+        program_path,
         split_address,
     )
     from onceproof.harness.scripts.upgrade_family import ALLOWED
 
+    if is_program(str(old)) and is_program(address):
+        new = program_path(address)
+        return f"{new}{WORDS}{urlencode([(UPGRADES, os.path.relpath(old, new.parent))], safe='/')}"
     path, said = split_address(address)
     for file in (old, path or Path(address)):
         if not file.is_file():

@@ -37,12 +37,16 @@ from onceproof.harness.checkers.liveness import Liveness
 from onceproof.harness.checkers.mode import Mode
 from onceproof.harness.checkers.no_error import NoError
 from onceproof.harness.checkers.no_leaks import NoLeaks
+from onceproof.harness.checkers.row_order import OUT_OF_ORDER
 from onceproof.harness.checkers.timeliness import Timeliness
+from onceproof.harness.checkers.tolerance import NEAR_MISS
 from onceproof.harness.explanation.facts import StruckFault
+from onceproof.harness.model.close_rows import ROUNDING
 from onceproof.harness.model.faults import row_of
 from onceproof.harness.model.history import LOOK
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT
 from onceproof.harness.model.scenario import ANY_TASK
+from onceproof.reports.text import counted
 
 
 def row_text(row: Sequence[Any]) -> str:
@@ -112,6 +116,15 @@ def sentence_of(violation: Violation) -> str:
 def _wrong_rows(anomaly: str, witness: dict[str, Any]) -> str:
     first, count = witness["rows"][0], witness["count"]
     row = row_text(first["row"])
+    if anomaly == NEAR_MISS:
+        return _near_miss(row, witness)
+    if anomaly == OUT_OF_ORDER:
+        second = witness["rows"][1]
+        return (
+            f"Row {row}, {_came_by(first['transactions'][0])}, appeared after row {row_text(second['row'])},"
+            f" {_came_by(witness['first'])}, and must come before it; {counted(count, 'row')} out of order in"
+            " all."
+        )
     more = "" if count == 1 else f" {count} rows are affected in all."
     names = " and ".join(dict.fromkeys(first["transactions"]))
     if anomaly == exactly_once.LOST:
@@ -125,6 +138,19 @@ def _wrong_rows(anomaly: str, witness: dict[str, Any]) -> str:
     if anomaly == exactly_once.WRONG_VALUE:
         return f"Row {row}, {_came_by(names)}, replaces an expected row that is missing.{more}"
     return f"Row {row}, {_came_by(names)}, does not follow from the input.{more}"
+
+
+def _near_miss(row: str, witness: dict[str, Any]) -> str:
+    """Return that a row differs by rounding only, with the remedy."""
+    differences = witness["differences"]
+    amounts = " and ".join(f"{amount:.2g} in {column}" for column, amount in differences.items())
+    expected = row_text(witness["rows"][0]["expected_row"])
+    remedy = ", ".join(f"{column} = {ROUNDING:.0e}".replace("e-0", "e-") for column in differences)
+    rows = counted(witness["count"], "row")
+    return (
+        f"A near miss: row {row} is expected as {expected} and differs by {amounts} only; {rows} in all."
+        f" If such rounding is right, declare tolerance = {{ {remedy} }}."
+    )
 
 
 def _came_by(names: str) -> str:

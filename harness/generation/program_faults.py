@@ -98,7 +98,8 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     patterns = {**_PATTERNS, **_SERVER_PATTERNS} if program.servers else _PATTERNS
     for _ in range(chance.weighted(_COUNTS)):
         faults += Lots(chance).first(patterns)(chance, program)
-    stops = chance.chance(0.15)
+    # Without a stop no later version follows.
+    stops = chance.chance(0.15) or family.before is not None
     stop = Operation(
         "terminate",
         READ_POINT if program.arrives else SEEN_POINT,

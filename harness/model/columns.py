@@ -1,6 +1,21 @@
-"""The columns of a schema in Spark DDL, which families give for their records and rows."""
+"""The columns of a schema in Spark DDL, which families give, and how rows are compared by them."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+
+class OrderedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In which order rows must appear, by the names of their columns."""
+
+    key: tuple[str, ...] = ()
+    """Rows that are equal in these columns have an order among them; none: all rows have one."""
+    ascending: str = ""
+    """The column by which they ascend; "": they come in the order in which ``expected`` returns them."""
 
 
 def columns_of(schema: str) -> tuple[str, ...]:
@@ -22,3 +37,30 @@ def column_types_of(schema: str) -> dict[str, str]:
                 kind = column[len(name) + 2 * quoted :].lstrip(": ").split(maxsplit=1)
                 types[name] = kind[0] if kind else ""
     return types
+
+
+def is_tolerance(value: object) -> bool:
+    """Return whether a value can be the tolerance of a column."""
+    return type(value) in (int, float) and 0 < cast(float, value) < 1
+
+
+def wrong_comparison(
+    columns: Sequence[str],
+    tolerance: Mapping[str, float],
+    ordered_by: OrderedBy | None,
+    table_keys: int,
+    declares: bool,
+) -> Iterator[str]:
+    """Yield what is wrong with the tolerance and the order of a family's rows."""
+    order = ordered_by or OrderedBy()
+    named = {"tolerance": [*tolerance], "ordered_by": [*order.key, *filter(None, [order.ascending])]}
+    for option, names in named.items():
+        for name in names:
+            if name not in columns:
+                near = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)
+                there = f"there are {', '.join(columns)}" if columns else "no column has a name"
+                yield f"{option}: no column {name!r}; " + (f"did you mean {near[0]}?" if near else there)
+    if ordered_by and table_keys:
+        yield "ordered_by: rows of a table replace each other, and have no order"
+    if ordered_by and declares and not order.ascending:
+        yield "ordered_by: rows that a run declares need the column by which they ascend: 'ascending'"

@@ -75,6 +75,9 @@ REPLAY_NOTE: Final = "it comes again with: "
 """How the note of an internal error begins that names the command to replay its scenario."""
 
 
+FOLLOWING: Final = "following"
+"""The attribute of an error that the user can correct which holds texts to show below its line."""
+
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -101,7 +104,8 @@ def line_of(error: Exception) -> str:
         return str(error)
     said = " ".join(str(error).split())
     if isinstance(error, UsageError) or _is_any(error, _MENDABLE | _EXPECTED):
-        return said
+        # What follows the line is for a file, as it stands.
+        return "\n\n".join([said, *getattr(error, FOLLOWING, ())])
     if isinstance(error, OSError) and is_full(error):
         return full_line(error)
     if _is_any(error, frozenset({("onceproof.harness.trials.pool", "WorkerFailed")})):

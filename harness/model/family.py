@@ -18,14 +18,16 @@ import difflib
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import getattr_static
 from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast, get_args
 
+from onceproof.harness.model.columns import OrderedBy, columns_of, is_tolerance, wrong_comparison
 from onceproof.harness.model.history import Cut, Row
+from onceproof.harness.model.job_io import JobIO as JobIO
 from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue
 from onceproof.harness.model.system_homes import HOMES
 
@@ -85,69 +87,6 @@ class Declared:
 
 
 NOTHING_DECLARED: Final = Declared()
-
-
-class JobIO(Protocol):
-    """The ends of a family's job, given by whatever runs it, with the scenario's parameters."""
-
-    @property
-    def source_parallelism(self) -> int:
-        """How many source subtasks the scenario asks for."""
-
-    @property
-    def parallelism(self) -> int:
-        """How many subtasks of keyed operators the scenario asks for; also the environment's default."""
-
-    @property
-    def sink_parallelism(self) -> int:
-        """How many sink subtasks the scenario asks for."""
-
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        """What the family drew in its workload."""
-
-    def source(self, name: str) -> Any:
-        """Return a replayable source over the scenario's splits, for ``env.from_source``."""
-
-    def kafka_source(self, name: str) -> Any:
-        """Return the source of a topic of Kafka whose partitions are the scenario's splits."""
-
-    def sink(self, name: str) -> Any:
-        """Return an exactly-once sink for tuples, for ``add_sink`` or ``sink_to``."""
-
-    def write_ahead_sink(self, name: str) -> Any:
-        """Return a sink for tuples that keeps them in checkpoints until they are sent, for ``add_sink``."""
-
-    def committing_sink(self, name: str) -> Any:
-        """Return a sink for tuples that is made of a writer and a committer, for ``sink_to``."""
-
-    def file_sink(self, name: str) -> Any:
-        """Return a file sink for tuples with buckets, which rolls by size and time, for ``add_sink``."""
-
-    def object_sink(self, name: str) -> Any:
-        """Return a file sink at s3:// with buckets, which rolls by size, time and count, for ``add_sink``."""
-
-    def parquet_sink(self, name: str) -> Any:
-        """Return a sink of Parquet files of a few rows at s3://, with buckets, for ``add_sink``."""
-
-    def upsert_sink(self, name: str, keys: int) -> Any:
-        """Return a sink for tuples by their first ``keys`` columns, for ``add_sink`` or ``sink_to``."""
-
-    def postgres_sink(self, name: str) -> Any:
-        """Return the exactly-once sink for tuples into a table of PostgreSQL, for ``add_sink``."""
-
-    def kafka_sink(self, name: str) -> Any:
-        """Return the exactly-once sink for tuples into a topic of Kafka, for ``add_sink``."""
-
-    def postgres_upsert_sink(self, name: str, keys: int) -> Any:
-        """Return a sink for tuples into a table of PostgreSQL by their first ``keys`` columns."""
-
-    def postgres_lookup(self, name: str, rows: Sequence[tuple[Any, ...]]) -> Any:
-        """Return a function over a table of PostgreSQL that holds ``rows``, for an asynchronous operator.
-
-        The operator's function opens and closes it. ``await function.row_of(key)`` is the row whose first
-        column is the key, or None. It raises DatabaseUnavailable where the server is away.
-        """
 
 
 class Family(Protocol):
@@ -260,6 +199,11 @@ class FamilyOptions(metaclass=_OptionsByName):
     written_at_end: bool = False
     """For ``table_keys``: whether the job writes the table at the end of its input only. Then no row need be
     there before; a row that is there must be one of ``versions``, for the whole input."""
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+    """By column, how far its numbers may be from the expected ones: by this much, or by this part of the
+    number, whichever is more."""
+    ordered_by: OrderedBy | None = None
+    """In which order rows must appear; None: in any."""
     answers: Callable[[Row], Any] | None = None
     """``answers(row)`` returns what an attempt answers once at most, such as the key and start of a row's
     window; None for a row that may come any number of times."""
@@ -303,6 +247,10 @@ class FamilyOptions(metaclass=_OptionsByName):
             raise FamilyError("barriers='at_least_once' in FamilyOptions needs the option at_least_once, too")
         if self.written_at_end and not self.table_keys:
             raise FamilyError("written_at_end in FamilyOptions belongs to a table: table_keys is missing")
+
+    def wrong_columns(self, columns: Sequence[str]) -> Iterator[str]:
+        """Yield what is wrong with the tolerance and the order of rows with some columns."""
+        yield from wrong_comparison(columns, self.tolerance, self.ordered_by, self.table_keys, self.declares)
 
     def sends_batches_with(self, parameters: Mapping[str, Parameter]) -> bool:
         """Return ``sends_batches`` for the parameters of a workload."""
@@ -372,6 +320,11 @@ _OPTIONS: Final[_Members] = {
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (_is_function_or_none, "a function versions(records)"),
     "written_at_end": (lambda value: type(value) is bool, "True or False"),
+    "tolerance": (
+        lambda it: isinstance(it, Mapping) and _are_names([*it]) and all(map(is_tolerance, it.values())),
+        "by column a number above 0 and below 1, as in {'mean': 1e-9}",
+    ),
+    "ordered_by": (lambda value: value is None or isinstance(value, OrderedBy), "OrderedBy(...) or None"),
     "answers": (_is_function_or_none, "a function answers(row)"),
     "jobs": (
         lambda it: isinstance(it, Mapping) and it.keys() <= HOMES.keys() and all(map(callable, it.values())),
@@ -464,6 +417,9 @@ def _check_options(family: object, place: str) -> None:
     options = options_of(family)
     if not isinstance(options, FamilyOptions):
         raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {options!r}")
+    columns = columns_of(getattr(family, "row_schema", ""))
+    for problem in options.wrong_columns(columns):
+        raise FamilyError(f"{place}: {problem}")
     for option in fields(FamilyOptions):
         is_loose = option.name in values and getattr(options, option.name) == option.default
         is_function = _OPTIONS[option.name][0] is _is_function_or_none

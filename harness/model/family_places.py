@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from onceproof import scenarios
+from onceproof.harness.model.exit_codes import FOLLOWING
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Family,
@@ -38,16 +39,18 @@ from onceproof.harness.model.family import (
     source_file,
 )
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
+from onceproof.harness.model.program_family import UPGRADES as UPGRADES
 from onceproof.harness.model.program_family import ProgramFamily, program_family
+from onceproof.harness.model.program_file import template_of_job
 from onceproof.harness.model.user_file import defined_in, error_line, import_file, imported_by
 
 PROGRAM_SUFFIX: Final = ".toml"
 QUERIES: Final = "structured_streaming"
 """The system that runs queries."""
+FLINK: Final = "flink"
+"""The system that runs families on Flink; jobs in files are programs."""
 WORDS: Final = "?"
 """Stands between a script and what its address says of it."""
-UPGRADES: Final = "upgrades"
-"""The word of an address that names the earlier version of a script: ``new.py?upgrades=old.py``."""
 _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
 _UPGRADES: Final = "onceproof.harness.scripts.upgrade_family"
 _QUERIES: Final = "onceproof.harness.scripts.query_family"
@@ -105,9 +108,17 @@ def load_family(address: str) -> Family:
     """
     path, attribute = split_address(address)
     if is_program(address):
-        return program_family(Path(address), load_family)
+        return program_family(program_path(address), load_family, address.partition(WORDS)[2])
     if path is not None:
         return _from_file(path, attribute)
+    if (template := template_of_job(job := Path(address))) is not None:
+        name = job.with_suffix(PROGRAM_SUFFIX)
+        needed = FamilyError(
+            f"{job}: a job of Flink also needs a file that names its input, output and oracle: save this as"
+            f" {name} beside it, and run `onceproof run {name}`"
+        )
+        setattr(needed, FOLLOWING, (template.rstrip(),))
+        raise needed
     places = _built_in_places()
     if address not in places:
         near = nearest(address, places) or f"; there are {', '.join(sorted(places))}, or give a file.py"
@@ -120,8 +131,13 @@ def load_family(address: str) -> Family:
 
 
 def is_program(address: str) -> bool:
-    """Return whether an address is that of a program on trial, FILE.toml."""
-    return address.endswith(PROGRAM_SUFFIX)
+    """Return whether an address is that of a program on trial, FILE.toml or FILE.toml?WORDS."""
+    return address.partition(WORDS)[0].endswith(PROGRAM_SUFFIX)
+
+
+def program_path(address: str) -> Path:
+    """Return the file in the address of a program on trial."""
+    return Path(address.partition(WORDS)[0])
 
 
 def split_address(address: str) -> tuple[Path | None, str]:
@@ -167,6 +183,22 @@ def own_system(address: str) -> str | None:
         return PROGRAMS
     path, _ = split_address(address)
     return QUERIES if path is not None and is_query(path) else None
+
+
+def system_of_program(address: str, asked: str) -> str:
+    """Return the system that runs a program where another is asked for: jobs of Flink bring their cluster.
+
+    Raises FamilyError where the program cannot be meant.
+    """
+    family = load_family(address)
+    if asked not in (PROGRAMS, FLINK):
+        raise FamilyError(f"{address}: a program runs on the system {PROGRAMS}: leave --system out")
+    if asked == FLINK and isinstance(family, ProgramFamily) and family.file.flink is None:
+        raise FamilyError(
+            f"{address}: --system {FLINK} runs a job of Flink, and the file has no table [flink]: leave"
+            " --system out, or name a jar or a script there instead of [program]"
+        )
+    return PROGRAMS
 
 
 def default_system(family: Family) -> str:
@@ -225,7 +257,7 @@ def script_of(family: Family) -> Any | None:
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
-        return str(family.path)
+        return f"{family.path}{WORDS if family.said else ''}{family.said}"
     if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES):
         script: Any = family
         return joined_address(script.path, script.said)

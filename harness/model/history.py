@@ -21,6 +21,10 @@ Cut: TypeAlias = Mapping[str, int]
 """By split, the number of records before the cut, which is also the offset of the next record."""
 Event: TypeAlias = tuple[int, str, Any, dict[str, Any]]
 
+Stand: TypeAlias = tuple["str | None", int, int]
+"""Where a row stands among others of its output, such as in a file, each behind those that came before; None:
+nowhere. Then two moments: no reader has seen it before the first, and one has by the second."""
+
 ATTEMPT_STARTED: Final = "attempt_started"
 FAULT_FIRED: Final = "fault_fired"
 CHECKPOINT_TRIGGERED: Final = "checkpoint_triggered"
@@ -286,12 +290,18 @@ class History:
         payload = {"attempt": attempt, "keys": keys, "rows": list(rows)}
         self.events.append((step, ROWS_WRITTEN, task, payload))
 
-    def rows_found(self, step: int, place: str, attempt: str, rows: Iterable[Row]) -> None:
+    def rows_found(
+        self, step: int, place: str, attempt: str, rows: Iterable[Row], stand: Sequence[Stand] = ()
+    ) -> None:
         """Record rows that a reader of the output finds there, when nothing tells in which transaction.
 
-        ``place`` names the look, ``attempt`` the one that runs.
+        ``place`` names the look, ``attempt`` the one that runs. ``stand`` says where each of the rows stands,
+        where their order counts.
         """
-        self.events.append((step, ROWS_FOUND, place, {"attempt": attempt, "rows": list(rows)}))
+        payload = {"attempt": attempt, "rows": list(rows)}
+        if stand:
+            payload["stand"] = list(stand)
+        self.events.append((step, ROWS_FOUND, place, payload))
 
     def rows_gone(self, step: int, place: str, rows: Iterable[Row]) -> None:
         """Record rows that such a reader has found before and finds no more."""

@@ -16,12 +16,12 @@ from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
 
-from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.columns import OrderedBy, columns_of
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Declared,
-    Family,
     FamilyError,
     FamilyOptions,
     JobIO,
@@ -32,7 +32,7 @@ from onceproof.harness.model.family import (
     nearest,
     options_of,
 )
-from onceproof.harness.model.program_file import ProgramFile, ProgramFileError, read_program_file
+from onceproof.harness.model.program_file import FlinkJob, ProgramFile, ProgramFileError, read_program_file
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.user_file import error_line, import_file
 
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 SYSTEM: Final = "command"
 """The system that runs programs."""
+UPGRADES: Final = "upgrades"
+"""The word of an address that names the version before it, as in ``new.py?upgrades=old.py``."""
+RELEASE: Final = "flink_version"
+"""The word of an address that names the release of Flink of a job, in place of its file."""
 MOST_SPLITS: Final = 2
 MOST_RECORDS: Final = 60
 LATEST_STEP_MS: Final = 20
@@ -56,8 +60,20 @@ class ProgramFamily:
 
     tasks: Final[Mapping[str, Role]] = {"input": "source", "program": "keyed", "output": "sink"}
 
-    def __init__(self, path: Path, file: ProgramFile, oracle: Any, oracle_file: str | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        file: ProgramFile,
+        oracle: Any,
+        oracle_file: str | None,
+        said: str = "",
+        before: ProgramFamily | None = None,
+    ) -> None:
         self.path = path
+        self.said = said
+        """What its address says of it."""
+        self.before = before
+        """The version that a stop replaces by this one; None: it is not an upgrade."""
         self.file = file
         self.name = path.stem
         self.oracle_file = oracle_file
@@ -75,7 +91,17 @@ class ProgramFamily:
             table_keys=asked.table_keys,
             versions=asked.versions,
             servers=file.servers,
+            tolerance=file.output.tolerance or asked.tolerance,
+            ordered_by=file.output.ordered_by or asked.ordered_by,
         )
+        for problem in self.options.wrong_columns(self.row_columns):
+            raise FamilyError(f"{path}: output.{problem}")
+
+    @property
+    def jobs(self) -> list[tuple[Path, FlinkJob]]:
+        """The versions of a job of Flink, in order, with their files; none: it is another program."""
+        versions = [] if self.before is None else [self.before]
+        return [(each.path, each.file.flink) for each in (*versions, self) if each.file.flink is not None]
 
     @property
     def row_columns(self) -> tuple[str, ...]:
@@ -100,44 +126,69 @@ class ProgramFamily:
 
 
 class EachRecordOnce:
-    """Records with a number and a key, each of which comes out once; the oracle of a program without one."""
+    """Records with a number and a key, each of which comes out once; the oracle of a program without one.
+
+    Splits are read in any order. So what has an order stands in one split: all records, or those of a key,
+    which is then part of a row.
+    """
 
     record_schema = "id BIGINT, key STRING"
-    row_schema = "id BIGINT"
+
+    def __init__(self, ordered_by: OrderedBy | None = None) -> None:
+        self._most_splits = MOST_SPLITS
+        self._spreads_keys = True
+        self.row_schema = "id BIGINT"
+        if ordered_by is not None and "key" in ordered_by.key:
+            self._spreads_keys = False
+            self.row_schema = self.record_schema
+        elif ordered_by is not None:
+            self._most_splits = 1
 
     def generate(self, random: Random) -> Workload:
         """Draw up to MOST_RECORDS records in up to MOST_SPLITS splits; no two have the same number."""
         splits: dict[str, Sequence[InputRecord]] = {}
         number = 0
-        for split in range(1 + int(random.random() * MOST_SPLITS)):
+        for split in range(1 + int(random.random() * self._most_splits)):
             records: list[InputRecord] = []
             time = 0
+            first_key = 0 if self._spreads_keys else split * KEYS
             for _ in range(1 + int(random.random() * MOST_RECORDS / MOST_SPLITS)):
                 time += int(random.random() * LATEST_STEP_MS)
-                records.append((time, (number, f"k{int(random.random() * KEYS)}")))
+                records.append((time, (number, f"k{first_key + int(random.random() * KEYS)}")))
                 number += 1
             splits[f"split-{split}"] = records
         return Workload(splits)
 
     def expected(self, records: Records, declared: Declared) -> Rows:
-        """Return the number of each record."""
-        return [(value[0],) for split in records.values() for _, value in split if isinstance(value, tuple)]
+        """Return the number of each record, with its key where that is part of a row."""
+        columns = len(columns_of(self.row_schema))
+        return [
+            value[:columns] for split in records.values() for _, value in split if isinstance(value, tuple)
+        ]
 
 
-def program_family(path: Path, named_family: Any) -> Family:
+def program_family(path: Path, named_family: Any, said: str = "") -> ProgramFamily:
     """Return the program in a file in TOML as a family.
 
-    ``named_family`` returns a built-in family by its name. Raises FamilyError.
+    ``named_family`` returns a built-in family by its name. ``said`` is what the address says of a job of
+    Flink: its release (RELEASE), or the file of the version before it (UPGRADES). Raises FamilyError.
     """
+    words = dict(parse_qsl(said))
     try:
-        file = read_program_file(path)
+        file = read_program_file(path, words.get(RELEASE, ""))
     except ProgramFileError as error:
         raise FamilyError(str(error)) from None
+    before = None
+    if earlier := words.get(UPGRADES):
+        before = program_family(path.parent / earlier, named_family)
+        for place, each in ((before.path, before.file), (path, file)):
+            if each.flink is None:
+                raise FamilyError(f"{place}: upgrade takes jobs of Flink, and the file has no table [flink]")
     if not file.oracle:
-        return ProgramFamily(path, file, EachRecordOnce(), None)
+        return ProgramFamily(path, file, EachRecordOnce(file.output.ordered_by), None, said, before)
     place = path.parent / file.oracle
     if not file.oracle.endswith(".py"):
-        return ProgramFamily(path, file, named_family(file.oracle), None)
+        return ProgramFamily(path, file, named_family(file.oracle), None, said, before)
     if not place.is_file():
         raise FamilyError(f"{path}: oracle: {place}: no such file")
     try:
@@ -145,7 +196,7 @@ def program_family(path: Path, named_family: Any) -> Family:
     except Exception as error:
         raise FamilyError(error_line(place, error, FamilyError)) from error
     _check_oracle(module, place)
-    return ProgramFamily(path, file, module, str(place))
+    return ProgramFamily(path, file, module, str(place), said, before)
 
 
 def _check_oracle(module: ModuleType, place: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
+from onceproof.harness.model.columns import OrderedBy, is_tolerance
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 
 InputKind: TypeAlias = Literal["files", "kafka", "stdin", "socket"]
@@ -33,6 +34,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "python": "the Python that has program.packages; without them the one that runs the harness",
     "java": "the Java that Spark would use",
     "kafka_jars": "the class path of the Java client of Kafka",
+    "flink_jars": "the class path of the job's Flink, with its connectors",
     "here": "the folder of the file",
     "folder": "the folder of this trial, in which the program runs; it outlives the program",
     "input": "the folder of the input files, the topic, or HOST:PORT of the socket",
@@ -44,7 +46,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 }
 """What may stand in braces in commands, environments and statements, and what it becomes."""
 
-ON_THIS_MACHINE: Final = ("python", "java", "here")
+ON_THIS_MACHINE: Final = ("python", "java", "here", "flink_jars")
 """Those that are the same in all trials. A command that builds the program knows no others."""
 _IN_STATEMENTS: Final = ("output",)
 
@@ -63,6 +65,18 @@ _SERVER_OF: Final[Mapping[str, ServerName]] = {
 }
 """The server that must be at an end of the program for a placeholder to have a value."""
 _WORD: Final = re.compile(r"\{(\w+)\}")
+FLINK_VERSION: Final = "2.3.0"
+"""Of a job that names none."""
+JOB_RUNS: Final = "onceproof: all tasks of the job run"
+"""The line among those of a cluster that says that its job is ready."""
+TASK_MANAGER: Final = "task-manager"
+JOB_MANAGER: Final = "job-manager"
+_COORDINATE: Final = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+_VERSION: Final = re.compile(r"[1-9]\d*\.\d+\.\d+")
+_MARKS_OF_FLINK: Final = {
+    "triggered": r"Triggering (checkpoint|savepoint) \d+",
+    "completed": r"Completed (checkpoint|savepoint) \d+",
+}
 _Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
@@ -90,6 +104,25 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A command that runs once before the first start, in the folder of the file: it builds the program."""
 
 
+class FlinkJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A job of Flink, which the harness submits to a cluster of its own; it stands in place of a command."""
+
+    jar: str = ""
+    """The jar with the job, beside the file."""
+    main: str = msgspec.field(default="", name="class")
+    """Its main class; none: the one that its manifest names."""
+    arguments: tuple[str, ...] = ()
+    sql: str = ""
+    """The script with the job, beside the file, in place of a jar."""
+    connectors: tuple[str, ...] = ()
+    """Maven coordinates of what the cluster has beside Flink, as in "GROUP:ARTIFACT:VERSION"."""
+    version: str = FLINK_VERSION
+    settings: dict[str, str] = {}
+    """Of the cluster, in Flink's words; they override those of the harness."""
+    prepare: tuple[str, ...] = ()
+    """A command that runs once before the first start, in the folder of the file: it builds the jar."""
+
+
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What feeds the program."""
 
@@ -110,6 +143,10 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Files only: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
     columns: tuple[str, ...] = ()
     """Which fields of a row are compared, in this order; none: those of the family's ``row_schema``."""
+    tolerance: dict[str, float] = {}
+    """See ``FamilyOptions``."""
+    ordered_by: OrderedBy | None = None
+    """See ``FamilyOptions``."""
     table: str = ""
     """PostgreSQL only: the table, with its schema and a dot before it if it is in another than the usual."""
     create: tuple[str, ...] = ()
@@ -132,9 +169,10 @@ class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that the harness knows of a program on trial."""
 
-    program: Command
     input: Input
     output: Output
+    program: Command = Command(())
+    flink: FlinkJob | None = None
     oracle: str = ""
     """A family, or a Python file with ``generate`` and ``expected``; none: each record comes out once."""
     promise: Promise = "exactly_once"
@@ -156,15 +194,18 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def can_rescale(self) -> bool:
         """Whether a start says how parallel the program is to be."""
-        return self.names("parallelism")
+        return self.flink is not None or self.names("parallelism")
 
     def names(self, placeholder: str) -> bool:
         """Return whether a placeholder stands anywhere in the file."""
         return any(placeholder in _WORD.findall(text) for _, text, _ in _texts(self))
 
 
-def read_program_file(path: Path) -> ProgramFile:
-    """Return what a file says of a program. Raises ProgramFileError."""
+def read_program_file(path: Path, flink_version: str = "") -> ProgramFile:
+    """Return what a file says of a program. Raises ProgramFileError.
+
+    ``flink_version`` takes the place of the release that it names.
+    """
     try:
         file = msgspec.toml.decode(path.read_bytes(), type=ProgramFile)
     except OSError as error:
@@ -173,9 +214,47 @@ def read_program_file(path: Path) -> ProgramFile:
         raise ProgramFileError(f"{path}: {_in_words(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProgramFileError(f"{path}: not TOML: {error}") from None
+    if flink_version and file.flink is not None:
+        flink = msgspec.structs.replace(file.flink, version=flink_version)
+        file = msgspec.structs.replace(file, flink=flink)
+    elif flink_version:
+        raise ProgramFileError(f"{path}: --flink-version is for jobs of Flink: the file has no table [flink]")
     for problem in _contradictions(file):
         raise ProgramFileError(f"{path}: {problem}")
-    return file
+    return file if file.flink is None else _with_cluster(file, file.flink)
+
+
+def _with_cluster(file: ProgramFile, job: FlinkJob) -> ProgramFile:
+    """Return the file of a job with the program that it is: the processes of a cluster."""
+    parts = (TASK_MANAGER, JOB_MANAGER)
+    program = Command(("flink",), ready=f"^{JOB_RUNS}$", parts=parts, prepare=job.prepare)
+    return msgspec.structs.replace(file, program=program, marks={**_MARKS_OF_FLINK, **file.marks})
+
+
+_TEMPLATE: Final = """\
+# Of two functions, generate(random) and expected(records, declared). Without it each record comes out once.
+oracle = "oracle.py"
+
+[flink]
+{job}
+connectors = ["org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"]
+
+[input]
+kind = "kafka"
+
+[output]
+kind = "kafka"
+"""
+_JOBS: Final[Mapping[str, str]] = {
+    ".jar": '# Its broker and topics.\njar = "{0}"\narguments = ["{{kafka}}", "{{input}}", "{{output}}"]',
+    ".sql": '# Its options have {{kafka}}, {{input}} and {{output}} for its broker and topics.\nsql = "{0}"',
+}
+
+
+def template_of_job(path: Path) -> str | None:
+    """Return what a file says that puts a jar or a script of SQL on trial; None for any other file."""
+    job = _JOBS.get(path.suffix)
+    return None if job is None else _TEMPLATE.format(job=job.format(path.name))
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -193,6 +272,7 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
                 yield f"{place}: {{{name}}} has no value here: write one of {', '.join(known)}"
             elif (server := _SERVER_OF.get(name)) and server not in file.servers:
                 yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {server!r}"
+    yield from _contradictions_of_flink(file)
     for point in file.marks:
         if point not in POINTS:
             yield f"marks: {point!r} is no protocol point{_near(point, dict.fromkeys(POINTS))}"
@@ -207,12 +287,34 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
         yield f"input.key belongs to the kind 'kafka', not to {file.input.kind!r}"
     if (file.output.kind == "postgres") != bool(file.output.table):
         yield "output.table belongs to the kind 'postgres', which needs it"
+    for column, amount in file.output.tolerance.items():
+        if not is_tolerance(amount):
+            yield f"output.tolerance.{column}: {amount} is not above 0 and below 1"
     if file.output.create and file.output.kind != "postgres":
         yield f"output.create belongs to the kind 'postgres', not to {file.output.kind!r}"
     if file.output.pattern.startswith("/") or ".." in Path(file.output.pattern).parts:
         yield f"output.pattern: {file.output.pattern!r} leaves {{output}}; write it relative to that folder"
     if file.done.when == "exit" and file.input.kind == "kafka":
         yield "done.when: a topic has no end: a program that reads one is done when it is 'quiet'"
+
+
+def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:
+    job = file.flink
+    if job is None:
+        if not file.program.command:
+            yield "missing field program, how it starts; or [flink], a job of Flink"
+        return
+    if file.program != Command(()):
+        yield "[flink] stands in place of [program]: leave one of them out"
+    if bool(job.jar) == bool(job.sql):
+        yield "flink needs either a jar or a script (sql)"
+    if job.sql and (job.main or job.arguments):
+        yield "flink.class and flink.arguments belong to a jar; a script has placeholders in its statements"
+    for number, coordinate in enumerate(job.connectors):
+        if not _COORDINATE.fullmatch(coordinate):
+            yield f"flink.connectors[{number}]: {coordinate!r} is not GROUP:ARTIFACT:VERSION"
+    if not _VERSION.fullmatch(job.version):
+        yield f"flink.version: {job.version!r} is not a release of Flink, such as {FLINK_VERSION!r}"
 
 
 def _patterns(file: ProgramFile) -> Iterator[tuple[str, str]]:
@@ -236,6 +338,11 @@ def _texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
     for place, texts, known in words:
         for number, text in enumerate(texts):
             yield f"{place}[{number}]", text, known
+    if file.flink is not None:
+        for number, text in enumerate(file.flink.arguments):
+            yield f"flink.arguments[{number}]", text, PLACEHOLDERS
+        for number, text in enumerate(file.flink.prepare):
+            yield f"flink.prepare[{number}]", text, ON_THIS_MACHINE
     for name, value in program.environment.items():
         yield f"program.environment.{name}", value, PLACEHOLDERS
 
@@ -245,12 +352,14 @@ def _near(name: str, names: Collection[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
 
 
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?(\w*)`)?")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?([\w.]*)`)?")
 _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "": ProgramFile,
     "program": Command,
+    "flink": FlinkJob,
     "input": Input,
     "output": Output,
+    "output.ordered_by": OrderedBy,
     "done": Done,
 }
 
@@ -260,7 +369,7 @@ def _in_words(message: str) -> str:
     unknown = _UNKNOWN.match(message)
     if unknown is not None:
         name, table = unknown[1], unknown[2] or ""
-        fields = dict.fromkeys(_TABLES[table].__struct_fields__)
+        fields = dict.fromkeys(_TABLES[table].__struct_encode_fields__)
         where = f"{table}.{name}" if table else name
         return f"unknown field {where}{_near(name, fields)}"
     what, separator, place = message.partition(" - at `$")

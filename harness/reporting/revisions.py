@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.model.family_places import is_program, split_address
+from onceproof.harness.model.family_places import is_program, program_path, split_address
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 """The checkout, or in an installed copy the folder of the package."""
@@ -42,7 +42,7 @@ def families_version(addresses: Iterable[str], root: Path = ROOT) -> str:
     """
     files: dict[Path, list[str]] = {}
     for address in addresses:
-        path = Path(address) if is_program(address) else split_address(address)[0]
+        path = program_path(address) if is_program(address) else split_address(address)[0]
         if path is None:
             continue
         path = path.resolve()

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from onceproof.harness.checkers.tolerance import NEAR_MISS
 from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED
 from onceproof.harness.reporting.report_builder import cost_text
 from onceproof.harness.trials.examination import repeats
@@ -79,6 +80,7 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
     tally = result.tally
     return {
         "findings": len(report.failures),
+        "near_misses": sum(each.anomaly == NEAR_MISS for each in report.failures),
         "scenarios": tally.scenarios,
         "passed": tally.scenarios - tally.failed,
         "failed": tally.failed,

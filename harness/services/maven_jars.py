@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,14 @@ from onceproof.harness.services.service import ServiceError, ServiceMissing, las
 
 JARS: Final = "jars"
 _FETCH_S: Final = 900.0
+_ERROR: Final = "ERROR]"
+_POM: Final = (
+    '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+    "<groupId>onceproof</groupId><artifactId>connectors</artifactId><version>1</version>"
+    "<packaging>pom</packaging><dependencies>{}</dependencies><build><plugins><plugin>"
+    "<groupId>org.apache.maven.plugins</groupId><artifactId>maven-dependency-plugin</artifactId>"
+    "<version>3.8.1</version></plugin></plugins></build></project>"
+)
 
 
 def jars_folder(pom: Path, name: str, server: str) -> Path:
@@ -48,6 +56,24 @@ def jars_folder(pom: Path, name: str, server: str) -> Path:
     return folder
 
 
+def jars_of(coordinates: Sequence[str], user: str) -> list[Path]:
+    """Return the jars of Maven coordinates (GROUP:ARTIFACT:VERSION) and of what they need.
+
+    Args: user: who needs them, for errors. Raises what ``jars_folder`` does.
+    """
+    if not coordinates:
+        return []
+    needed = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for group, artifact, version in (each.split(":") for each in coordinates)
+    )
+    with tempfile.NamedTemporaryFile("w", suffix=".xml", encoding="utf-8") as pom:
+        pom.write(_POM.format(needed))
+        pom.flush()
+        return sorted((jars_folder(Path(pom.name), "connectors", user) / JARS).glob("*.jar"))
+
+
 def run_to_end(command: list[str], folder: Path, log: Path, seconds: float, failure: str) -> None:
     """Run a command in a folder. Raises ServiceError, which begins with ``failure``."""
     with log.open("wb") as output:
@@ -64,7 +90,10 @@ def run_to_end(command: list[str], folder: Path, log: Path, seconds: float, fail
         except subprocess.TimeoutExpired:
             raise ServiceError(f"{failure}: no end after {seconds:.0f} s; is the network there?") from None
     if code:
-        raise ServiceError(f"{failure}: {last_lines(log, 3)[:500]}")
+        # Maven says first what is wrong, and then at length where to read about it.
+        errors = [line for line in log.read_text(errors="replace").splitlines() if _ERROR in line]
+        said = errors[0].partition(_ERROR)[2].strip() if errors else last_lines(log, 3)
+        raise ServiceError(f"{failure}: {said[:500]}")
 
 
 @contextlib.contextmanager

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from onceproof.harness.model.family_places import family_names, load_family, own_system
+from onceproof.harness.model.family_places import (
+    family_names,
+    is_program,
+    load_family,
+    own_system,
+    system_of_program,
+)
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.step_limits import MEMORY_MB, Budget
 from onceproof.harness.model.step_limits import SECONDS as SECONDS_OF_SCENARIO
@@ -97,9 +103,14 @@ def budget_of(settings: Settings, scenario_time: float | None = None) -> Budget:
 
 def system_of(settings: Settings, families: Sequence[str] | None = None, system: str | None = None) -> str:
     """Return the system to run on; programs and queries run on their own where no other is named."""
-    own = {own_system(each) for each in families or settings.families or ()}
+    addresses = families or settings.families or ()
+    own = {own_system(each) for each in addresses}
     if system is None and len(own) == 1 and (only := own.pop()) is not None:
         return only
+    programs = [each for each in addresses if is_program(each)]
+    if system is not None and programs:
+        found = {system_of_program(each, system) for each in programs}
+        return found.pop() if len(programs) == len(addresses) else system
     return decided(system, settings.system, SYSTEM)
 
 

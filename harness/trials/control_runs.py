@@ -18,6 +18,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.row_order import OUT_OF_ORDER
+from onceproof.harness.checkers.tolerance import NEAR_MISS, within_tolerance
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.sentences import row_text, sentence_of
 from onceproof.harness.generation.program_faults import with_program_faults
@@ -29,6 +31,8 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import Controlled, System
 from onceproof.reports.text import counted
 
+VERDICTS: Final = (NEAR_MISS, OUT_OF_ORDER)
+"""What is wrong with rows that are all there: the set-up works, and the scenarios fail."""
 DRAWS: Final = 10
 MOST_ROWS_SHOWN: Final = 3
 
@@ -51,8 +55,9 @@ def learned(system: System, family: Family, draw: Callable[[int], Scenario]) -> 
         drawn = max(map(draw, range(DRAWS)), key=Scenario.record_count)
         scenario = replace(with_program_faults(family, drawn), seed=None, faults=(), operations=UNSET)
         control = system.control(family, scenario)
-        verdict = judge(scenario, control.history, PythonOracle(family, scenario))
-        if control.missed or not verdict.passed:
+        oracle = PythonOracle(family, scenario)
+        verdict = judge(scenario, within_tolerance(control.history, oracle), oracle)
+        if control.missed or any(each.anomaly not in VERDICTS for each in verdict.violations):
             raise SetUpProblem(" ".join(_paragraph(family, scenario, control, verdict)) + _said(control))
         system.measured[place] = control.measured
     return system.measured[place]

@@ -26,6 +26,7 @@ import msgspec
 from onceproof.harness.checkers.determinism import check_determinism
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
+from onceproof.harness.checkers.tolerance import within_tolerance
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
 from onceproof.harness.generation.drawn_faults import writing_vertices
@@ -134,7 +135,9 @@ def _tried(
     try:
         history, recorded = _run(system, family, scenario, trace, records=is_to_continue)
         history.statistics.not_applicable |= requests_left(drawn, scenario)
-        verdict = judge(scenario, history, PythonOracle(family, scenario))
+        oracle = PythonOracle(family, scenario)
+        history = within_tolerance(history, oracle)
+        verdict = judge(scenario, history, oracle)
     except Exception as error:
         if is_full(error):
             raise

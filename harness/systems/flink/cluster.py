@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceproof.harness.services.service import LOOPBACK, ServiceError, die_with_parent, free_port, last_lines
-from onceproof.harness.systems.flink.home import OPENED, FlinkHome
+from onceproof.harness.systems.flink.home import OPENED, VERSION, FlinkHome
 
 TASK_MANAGERS: Final = 2
 JOB_MANAGER: Final = "job-manager"
@@ -34,11 +34,13 @@ _MAINS: Final = {
     JOB_MANAGER: "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
     TASK_MANAGER: "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
 }
+_BOUNDARY: Final = "onceproof-jar"
 _LISTENS: Final = re.compile(rf"istening on (?:addresses :\[|SocketAddress )\D*?({re.escape(LOOPBACK)}:\d+)")
 """In the log of a TaskManager, an address at which others reach it."""
 _START_S: Final = 90.0
 _REQUEST_S: Final = 10.0
 _POLL_S: Final = 0.05
+_LONGEST_ERROR: Final = 20_000
 
 SETTINGS: Final = {
     "jobmanager.rpc.address": LOOPBACK,
@@ -67,7 +69,6 @@ SETTINGS: Final = {
     "heartbeat.timeout": "5000",
     "heartbeat.rpc-failure-threshold": "1",
     "web.refresh-interval": "50",
-    "web.submit.enable": "false",
     "jobmanager.execution.failover-strategy": "region",
     "slot.idle.timeout": "200",
     "slot.request.timeout": "60000",
@@ -79,6 +80,15 @@ SETTINGS: Final = {
     "execution.checkpointing.num-retained": "1000",
 }
 """Small processes that notice a death soon. All checkpoints are kept until the job finishes."""
+
+RENAMED_IN: Final = (1, 20)
+EARLIER_NAMES: Final = {
+    "execution.checkpointing.dir": "state.checkpoints.dir",
+    "execution.checkpointing.num-retained": "state.checkpoints.num-retained",
+}
+"""By setting, its name before RENAMED_IN."""
+YAML_SINCE: Final = (1, 19)
+JOBS_BY_CLIENT: Final = {"web.submit.enable": "false"}
 
 _LOGGING: Final = """\
 rootLogger.level=INFO
@@ -93,7 +103,14 @@ appender.console.layout.pattern=%d{HH:mm:ss.SSS} %-5p %c{1} - %m%n
 class FlinkCluster:
     """One cluster with its data below a folder, which is starting until ``wait_until_ready`` returns."""
 
-    def __init__(self, home: FlinkHome, folder: Path, *, archives_classes: bool = False) -> None:
+    def __init__(
+        self,
+        home: FlinkHome,
+        folder: Path,
+        own_settings: Mapping[str, str] = JOBS_BY_CLIENT,
+        *,
+        archives_classes: bool = False,
+    ) -> None:
         self._home = home
         self._archives_classes = archives_classes
         self._folder = folder
@@ -107,8 +124,9 @@ class FlinkCluster:
             "io.tmp.dirs": str(folder / "temporary"),
             # A JobManager that is killed leaves it, so it stands where all of the cluster is removed.
             "web.tmpdir": str(folder / "temporary"),
+            **own_settings,
         }
-        self.configuration = make_configuration(folder / "configuration", settings)
+        self.configuration = make_configuration(folder / "configuration", settings, home.version)
         (folder / "temporary").mkdir()
         self._started = 0
         self._task_managers: list[subprocess.Popen[bytes]] = []
@@ -153,8 +171,20 @@ class FlinkCluster:
                 )
             time.sleep(_POLL_S)
 
-    def request(self, path: str, method: str = "GET", body: Any = None) -> Any:
+    def request(
+        self,
+        path: str,
+        method: str = "GET",
+        body: Any = None,
+        *,
+        kind: str = "application/json",
+        seconds: float = _REQUEST_S,
+    ) -> Any:
         """Ask the REST interface, and return its answer.
+
+        Args:
+            body: an object, which is sent as JSON, or bytes of another ``kind``.
+            seconds: how long the answer is waited for.
 
         Raises:
             FlinkAway: nothing answers.
@@ -163,14 +193,14 @@ class FlinkCluster:
         request = urllib.request.Request(
             f"http://{LOOPBACK}:{self.port}{path}",
             method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
+            data=body if body is None or isinstance(body, bytes) else json.dumps(body).encode(),
+            headers={"Content-Type": kind},
         )
         try:
-            with urllib.request.urlopen(request, timeout=_REQUEST_S) as answer:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
                 return json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
-            raise FlinkRefuses(f"{path}: {error.read().decode(errors='replace')[:1000]}") from None
+            raise FlinkRefuses(f"{path}: {error.read().decode(errors='replace')[:_LONGEST_ERROR]}") from None
         except (OSError, ValueError) as error:
             raise FlinkAway(f"{path}: {error}") from None
 
@@ -181,6 +211,38 @@ class FlinkCluster:
             _kill(victim)
             self._killed.append(self._names[victim.pid])
         return len(victims)
+
+    def upload(self, jar: Path) -> str:
+        """Give the JobManager a jar, and return its name there. Raises what ``request`` does."""
+        head = (
+            f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="jarfile"; filename="{jar.name}"\r\n'
+            "Content-Type: application/x-java-archive\r\n\r\n"
+        )
+        body = head.encode() + jar.read_bytes() + f"\r\n--{_BOUNDARY}--\r\n".encode()
+        kind = f"multipart/form-data; boundary={_BOUNDARY}"
+        return Path(self.request("/jars/upload", "POST", body, kind=kind)["filename"]).name
+
+    @property
+    def processes(self) -> list[int]:
+        """The ids of its processes that live."""
+        each = [self._job_manager, *self._task_managers]
+        return [process.pid for process in each if process.poll() is None]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes."""
+        for process in self.processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process, number)
+
+    @property
+    def jars(self) -> Path:
+        """The folder of its jars."""
+        return self._home.jars
+
+    @property
+    def log(self) -> Path:
+        """What its JobManager says."""
+        return self._log(JOB_MANAGER)
 
     def begin_scenario(self) -> None:
         """Start as many TaskManagers as have died, and forget their deaths: another scenario begins."""
@@ -258,11 +320,14 @@ class FlinkCluster:
             )
 
 
-def make_configuration(folder: Path, settings: Mapping[str, str]) -> Path:
-    """Make a folder with the settings of processes of Flink, and return it."""
+def make_configuration(folder: Path, settings: Mapping[str, str], version: str = VERSION) -> Path:
+    """Make a folder with the settings of processes of a release of Flink, and return it."""
     (folder / "plugins").mkdir(parents=True)
-    lines = [f"{key}: {value}\n" for key, value in settings.items()]
-    (folder / "config.yaml").write_text("".join(lines), encoding="utf-8")
+    release = tuple(map(int, version.split(".")[:2]))
+    earlier = EARLIER_NAMES if release < RENAMED_IN else {}
+    lines = [f"{earlier.get(key, key)}: {value}\n" for key, value in settings.items()]
+    name = "config.yaml" if release >= YAML_SINCE else "flink-conf.yaml"
+    (folder / name).write_text("".join(lines), encoding="utf-8")
     (folder / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
     return folder
 

@@ -7,6 +7,8 @@ The rules this module lives by:
 - ``onceproof flink install`` makes what is missing. A run installs nothing: it takes minutes and a gigabyte.
 - The source of records is Java, and compiled once by the machine's own compiler against Flink's jars.
 - A folder of links has all jars, because the client of Flink takes the jars of one folder.
+- A job in a jar or in SQL needs no Python: any release of Flink runs it, whose jars are those of the package
+  apache-flink-libraries, with the connectors that its file names. They are fetched when a run needs them.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import os
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.java import JavaInstallation, JavaMissing, find_java
-from onceproof.harness.services.maven_jars import JARS, alone_in, jars_folder, run_to_end
+from onceproof.harness.services.maven_jars import JARS, alone_in, jars_folder, jars_of, run_to_end
 from onceproof.harness.services.service import ServiceMissing, user_cache
 from onceproof.harness.systems.kit.packages import installed_python, python_with
 
@@ -41,6 +44,8 @@ OPENED: Final = tuple(
     [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _PACKAGES_OF_JAVA.split()]
 )
 """Options of Java: Flink reaches into these packages."""
+_SQL_SOURCE: Final = Path(__file__).parent / "SqlScript.java"
+SQL_JAR: Final = "sql-script.jar"
 _COMPILE_S: Final = 300.0
 _LIB: Final = "lib"
 
@@ -56,6 +61,7 @@ class FlinkHome:
     jars: Path
     """The folder with all jars, ours included."""
     java: JavaInstallation
+    version: str = VERSION
 
     @property
     def home(self) -> Path:
@@ -120,12 +126,36 @@ def install_flink() -> FlinkHome:
     if not (folder / _LIB).is_dir():
         with alone_in(folder):
             if not (folder / _LIB).is_dir():
-                _make_jars(folder, _packages_of(python) / "pyflink", java)
+                home = _packages_of(python) / "pyflink"
+                jars = sorted([*(home / "lib").glob("*.jar"), *(home / "opt").glob("flink-python-*.jar")])
+                user = f"Flink {VERSION}"
+                _make_jars(folder, jars, java, _JAVA_SOURCES, "scenario-source.jar", _kafka_jars(), user)
     if not any((folder / _LIB).glob(_KAFKA_JAR)):
         # It was made while Maven was missing.
         for jar in _kafka_jars():
             (folder / _LIB / jar.name).symlink_to(jar)
     return find_flink()
+
+
+def home_of_jobs(version: str, connectors: Sequence[str]) -> FlinkHome:
+    """Return a release of Flink for jobs that are no families, with connectors; what is missing is fetched.
+
+    Raises:
+        ServiceError: it cannot be fetched.
+    """
+    user = f"Apache Flink {version}"
+    installed = installed_python(PACKAGES) if version == VERSION else None
+    python = installed or python_with((f"apache-flink-libraries=={version}",))
+    java, packages = _java(), _packages_of(python)
+    connected = jars_of(connectors, user)
+    content = f"{python} {java.version} {connected} {_SQL_SOURCE.read_text(encoding='utf-8')}"
+    folder = user_cache() / f"flink-jobs-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    if not (folder / _LIB).is_dir():
+        with alone_in(folder):
+            if not (folder / _LIB).is_dir():
+                jars = sorted((packages / "pyflink" / _LIB).glob("*.jar"))
+                _make_jars(folder, jars, java, [_SQL_SOURCE], SQL_JAR, connected, user)
+    return FlinkHome(python, packages, folder / _LIB, java, version)
 
 
 def _java() -> JavaInstallation:
@@ -157,26 +187,34 @@ def _kafka_jars() -> list[Path]:
         return []
 
 
-def _make_jars(folder: Path, home: Path, java: JavaInstallation) -> None:
+def _make_jars(
+    folder: Path,
+    jars: Sequence[Path],
+    java: JavaInstallation,
+    sources: Sequence[Path],
+    name: str,
+    connected: Sequence[Path],
+    user: str,
+) -> None:
+    """Make the folder of links to jars and connectors, with one more jar: our sources, compiled."""
     compiler = java.home / "bin" / "javac"
     if not compiler.is_file():
         raise ServiceMissing(
-            f"{java.home} has no compiler (javac), which Flink's source of records needs: install a JDK (on"
+            f"{java.home} has no compiler (javac), which {user} needs: install a JDK (on"
             " Debian: apt-get install openjdk-17-jdk-headless) or set JAVA_HOME to one"
         )
-    jars = sorted([*(home / "lib").glob("*.jar"), *(home / "opt").glob("flink-python-*.jar")])
-    with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as name:
-        classes, lib = Path(name) / "classes", Path(name) / _LIB
+    with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as place:
+        classes, lib = Path(place) / "classes", Path(place) / _LIB
         classes.mkdir()
         lib.mkdir()
         class_path = os.pathsep.join(str(jar) for jar in jars)
         command = [str(compiler), "-nowarn", "-proc:none", "-cp", class_path, "-d", str(classes)]
-        failure = f"the sources of records cannot be compiled for Flink {VERSION}"
-        command += map(str, _JAVA_SOURCES)
-        run_to_end(command, Path(name), Path(name) / "log", _COMPILE_S, failure)
-        for jar in (*jars, *_kafka_jars()):
+        failure = f"our sources cannot be compiled for {user}"
+        command += map(str, sources)
+        run_to_end(command, Path(place), Path(place) / "log", _COMPILE_S, failure)
+        for jar in (*jars, *connected):
             (lib / jar.name).symlink_to(jar)
-        with zipfile.ZipFile(lib / "scenario-source.jar", "w") as archive:
+        with zipfile.ZipFile(lib / name, "w") as archive:
             for path in sorted(classes.rglob("*.class")):
                 archive.write(path, path.relative_to(classes))
         shutil.move(lib, folder / _LIB)

@@ -13,10 +13,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from onceproof.harness.systems.flink.cluster import FlinkCluster
+from onceproof.harness.systems.flink.cluster import JOBS_BY_CLIENT, FlinkCluster
 from onceproof.harness.systems.flink.home import FlinkHome
 from onceproof.harness.systems.flink.submitter import Submitter
 
@@ -25,16 +26,28 @@ MOST_JOBS: Final = 150
 
 
 class FlinkPool:
-    """The clusters and the client of one system, below a folder that is removed at the end."""
+    """The clusters and the client of one system, below a folder that is removed at the end.
 
-    def __init__(self, home: FlinkHome) -> None:
+    Args:
+        home: of the release that runs.
+        settings: of the clusters, for jobs that come through their REST interface; None: a client submits.
+    """
+
+    def __init__(self, home: FlinkHome, settings: Mapping[str, str] | None = None) -> None:
         self._home = home
         self._folder = Path(tempfile.mkdtemp(prefix="onceproof-flink-"))
+        self.checkpoints = self._folder / "checkpoints"
+        """Of all clusters, for jobs that say of no other folder."""
+        self._settings = (
+            JOBS_BY_CLIENT
+            if settings is None
+            else {"execution.checkpointing.dir": self.checkpoints.as_uri(), **settings}
+        )
         self._made = 0
         self._current = self._new_cluster()
         self._jobs = 0
         self._spare: FlinkCluster | None = None
-        self._submitter = Submitter(home, self._folder, self._current.configuration)
+        self._submitter = None if settings is not None else self._new_submitter()
         self.waited_seconds = 0.0
 
     def cluster(self) -> FlinkCluster:
@@ -66,9 +79,9 @@ class FlinkPool:
 
     def submit(self, order: dict[str, Any]) -> dict[str, Any]:
         """Have a job submitted, by a new client if the last one has died."""
-        if not self._submitter.is_alive:
-            self._submitter.end()
-            self._submitter = Submitter(self._home, self._folder, self._current.configuration)
+        if self._submitter is None or not self._submitter.is_alive:
+            self._end_submitter()
+            self._submitter = self._new_submitter()
         begun = time.monotonic()
         was_ready = self._submitter.is_ready
         answer = self._submitter.submit(order)
@@ -81,8 +94,15 @@ class FlinkPool:
         for cluster in (self._current, self._spare):
             if cluster is not None:
                 cluster.kill()
-        self._submitter.end()
+        self._end_submitter()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _new_submitter(self) -> Submitter:
+        return Submitter(self._home, self._folder, self._current.configuration)
+
+    def _end_submitter(self) -> None:
+        if self._submitter is not None:
+            self._submitter.end()
 
     def _take_spare(self) -> None:
         self.prepare_spare()
@@ -92,7 +112,7 @@ class FlinkPool:
 
     def _new_cluster(self) -> FlinkCluster:
         self._made += 1
-        return FlinkCluster(self._home, self._folder / f"cluster-{self._made}")
+        return FlinkCluster(self._home, self._folder / f"cluster-{self._made}", self._settings)
 
     def _wait(self, cluster: FlinkCluster) -> None:
         begun = time.monotonic()

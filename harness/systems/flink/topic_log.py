@@ -242,7 +242,7 @@ def read_committed(servers: str, topic: str, partitions: int, seconds: float) ->
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    from onceproof.harness.systems.process.kafka_io import reader_settings
+    from onceproof.harness.systems.process.kafka_clients import reader_settings
 
     settings = {**reader_settings(servers, f"{topic}-outside"), "enable.partition.eof": True}
     consumer = Consumer(settings)

@@ -15,8 +15,6 @@ Rules:
   At the end nothing is open: then a reader of committed rows must see just what the coordinator calls
   committed.
 - `KafkaWatch` sees a row when no transaction before it is open. So rows may come late, and never early.
-- A client says nothing of a broker that is away, and is back half a second after it.
-- A reader sees committed rows alone, from the first one on, and leaves no trace at the broker.
 """
 
 from __future__ import annotations
@@ -43,33 +41,13 @@ from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.process.file_io import CountedReader, CountedSource, LoggedCommits
 from onceproof.harness.systems.process.job_specification import TrialTopics
+from onceproof.harness.systems.process.kafka_clients import reader_settings
 from onceproof.harness.systems.process.visible_outputs import ServerWatch
 from onceproof.harness.systems.recording import event_log
 from onceproof.harness.systems.recording.event_log import EventLog
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
-
-
-def client_settings(servers: str) -> dict[str, Any]:
-    """Return what all clients have in common."""
-    return {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 500}
-
-
-def writer_settings(servers: str) -> dict[str, Any]:
-    """Return the settings of a producer that sends each record at once, and once."""
-    return {**client_settings(servers), "enable.idempotence": True, "linger.ms": 0}
-
-
-def reader_settings(servers: str, group: str) -> dict[str, Any]:
-    """Return the settings of a consumer of committed rows."""
-    return {
-        **client_settings(servers),
-        "group.id": group,
-        "isolation.level": "read_committed",
-        "enable.auto.commit": False,
-        "auto.offset.reset": "earliest",
-    }
 
 
 BATCH_ROWS: Final = 3

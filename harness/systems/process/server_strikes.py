@@ -37,7 +37,7 @@ from onceproof.harness.model.scenario import Fault, InputRecord
 from onceproof.harness.services.cutting_proxy import CuttingProxy
 from onceproof.harness.services.service import Service, ServiceError
 from onceproof.harness.systems.process.job_specification import TrialTopics
-from onceproof.harness.systems.process.kafka_io import client_settings, writer_settings
+from onceproof.harness.systems.process.kafka_clients import client_settings, writer_settings
 from onceproof.harness.systems.process.strike_requests import DONE
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from onceproof.harness.services.object_store_server import BUCKET, ObjectStoreSe
 from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.services.service import LOOPBACK, ServiceError
 from onceproof.harness.systems.process.job_specification import TrialObjects, TrialTopics
-from onceproof.harness.systems.process.kafka_io import writer_settings
+from onceproof.harness.systems.process.kafka_clients import writer_settings
 from onceproof.harness.systems.process.server_strikes import ChangingTopic, MortalService, StruckServer
 
 Server = TypeVar("Server", bound=MortalService)

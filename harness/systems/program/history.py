@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import LOOK, History, Recovery, Row
+from onceproof.harness.model.history import LOOK, History, Recovery, Row, Stand
 from onceproof.harness.model.scenario import ANY_TASK, Fault
+
+StandOf: TypeAlias = Callable[[int, int], Sequence[Stand]]
 
 PROCESS: Final = "process"
 OUTPUT: Final = "output"
@@ -37,6 +39,8 @@ class ProgramHistory:
     shown: Counter[Row] = field(default_factory=Counter)
     """The rows that are visible."""
     _looks: int = 0
+    """Those that found a change."""
+    _all_looks: int = 0
     _recovering: list[tuple[Recovery, float]] = field(default_factory=list)
     _step: int = 0
 
@@ -70,9 +74,13 @@ class ProgramHistory:
         points = self.history.statistics.points
         points[point] = points.get(point, 0) + times
 
-    def looked(self, rows: Sequence[Row]) -> Counter[Row] | None:
-        """Add what a look at the output has found; return the new rows, None if nothing has changed."""
+    def looked(self, rows: Sequence[Row], stand: StandOf | None = None) -> Counter[Row] | None:
+        """Add what a look at the output has found; return the new rows, None if nothing has changed.
+
+        ``stand`` returns for the number of this look where its rows stand; None: their order does not count.
+        """
         keys = self.table_keys
+        self._all_looks += 1
         seen = Counter({row[:keys]: row for row in rows}.values()) if keys else Counter(rows)
         if seen == self.shown:
             return None
@@ -88,7 +96,10 @@ class ProgramHistory:
             if gone:
                 self.history.rows_gone(step, place, list(gone.elements()))
             if new:
-                self.history.rows_found(step, place, start, list(new.elements()))
+                found = _last_of(rows, new)
+                stands = [] if stand is None else stand(self._all_looks, len(rows))
+                own = [stands[at] for at in found] if stands else ()
+                self.history.rows_found(step, place, start, [rows[at] for at in found], own)
         self.shown = seen
         if new:
             now = time.monotonic()
@@ -141,3 +152,14 @@ class ProgramHistory:
     def _next_step(self) -> int:
         self._step += 1
         return self._step
+
+
+def _last_of(rows: Sequence[Row], new: Counter[Row]) -> list[int]:
+    """Return the places of new rows among all: of equal rows, those that stand last."""
+    left = Counter(new)
+    found = []
+    for place in reversed(range(len(rows))):
+        if left[rows[place]] > 0:
+            left[rows[place]] -= 1
+            found.append(place)
+    return found[::-1]

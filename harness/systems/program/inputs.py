@@ -20,7 +20,7 @@ from typing import IO, Final, TypeAlias
 from onceproof.harness.model.program_file import LineFormat
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.services.service import LOOPBACK
-from onceproof.harness.systems.process.kafka_io import writer_settings
+from onceproof.harness.systems.process.kafka_clients import writer_settings
 from onceproof.harness.systems.program.line_formats import SUFFIXES, line_of, values_of
 
 Records: TypeAlias = Mapping[str, Sequence[InputRecord]]

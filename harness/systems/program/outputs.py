@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.history import Row, as_tuple
-from onceproof.harness.systems.process.kafka_io import reader_settings
+from onceproof.harness.model.history import Row, Stand, as_tuple
+from onceproof.harness.systems.process.kafka_clients import reader_settings
 from onceproof.harness.systems.program.line_formats import RowOf
 
 _HIDDEN: Final = (".", "_")
@@ -37,6 +37,13 @@ class ProgramOutput(ABC):
     @abstractmethod
     def rows(self) -> list[Row] | None:
         """Return all rows that can be read now, in order; None while the server that has them is away."""
+
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        """Return where each of the ``count`` rows of the last look stands, which had a number.
+
+        By default a look is a snapshot, in which rows have no order.
+        """
+        return [(None, 2 * look - 1, 2 * look)] * count
 
     def read_to_end(self) -> None:
         """Read what a reader has not been shown yet, when the program is over."""
@@ -59,10 +66,11 @@ class OutputFiles(ProgramOutput):
         self._pattern = pattern
         self._row_of = row_of
         self._half: list[str] = []
+        self._places: list[str] = []
 
     def rows(self) -> list[Row]:
         rows: list[Row] = []
-        self._half = []
+        self._half, self._places = [], []
         for path in sorted(self._folder.glob(self._pattern)):
             parts = path.relative_to(self._folder).parts
             if any(part.startswith(_HIDDEN) for part in parts):
@@ -70,7 +78,12 @@ class OutputFiles(ProgramOutput):
             # A file may be renamed or removed between the list and the read.
             with suppress(FileNotFoundError, IsADirectoryError):
                 rows += self._rows_of(path)
+            self._places += [str(path)] * (len(rows) - len(self._places))
         return rows
+
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        # Files are read one after another: what this look has found may have been there since the last began.
+        return [(place, 2 * look - 2, 2 * look + 1) for place in self._places]
 
     def half_rows(self) -> list[str]:
         return self._half
@@ -100,6 +113,9 @@ class StandardOutput(ProgramOutput):
     def rows(self) -> list[Row]:
         return self._files.rows()
 
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        return [("", look, look)] * count
+
     def half_rows(self) -> list[str]:
         return self._files.half_rows()
 
@@ -119,6 +135,7 @@ class OutputTopic(ProgramOutput):
         self.address = topic
         self._row_of = row_of
         self._rows: list[Row] = []
+        self._partitions: list[str] = []
         self._consumer = Consumer(reader_settings(servers, f"{topic}-harness"))
         partitions = self._consumer.list_topics(topic, timeout=_SECONDS_TO_LIST).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
@@ -126,6 +143,10 @@ class OutputTopic(ProgramOutput):
     def rows(self) -> list[Row]:
         self._take(0)
         return self._rows
+
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        # What one partition shows says nothing of when another one had its messages.
+        return [(partition, 0, 0) for partition in self._partitions]
 
     def read_to_end(self) -> None:
         while self._take(_SECONDS_FOR_THE_REST):
@@ -136,8 +157,9 @@ class OutputTopic(ProgramOutput):
 
     def _take(self, seconds: float) -> int:
         messages = self._consumer.consume(_MOST_MESSAGES, seconds)
-        values = [message.value() or b"" for message in messages if message.error() is None]
-        self._rows += [self._row_of(value.decode(errors="replace")) for value in values]
+        read = [message for message in messages if message.error() is None]
+        self._rows += [self._row_of((message.value() or b"").decode(errors="replace")) for message in read]
+        self._partitions += [str(message.partition()) for message in read]
         return len(messages)
 
 

@@ -106,6 +106,10 @@ class ProgramProcess:
         self._process.wait()
         self._close()
 
+    def discard(self) -> None:
+        """Kill what is left of it: its trial is over, or it has ended by itself."""
+        self.kill()
+
     def kill_part(self, pattern: str) -> bool:
         """Kill one process whose command line matches a pattern; return whether there was one."""
         for process in sorted(session_members(self._process.pid)):

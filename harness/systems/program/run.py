@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.java import JavaMissing, find_java
+from onceproof.harness.model.close_rows import lacks_rows, tolerances_of, with_rounding
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
@@ -38,6 +39,8 @@ from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled
 from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
+from onceproof.harness.systems.flink.home import home_of_jobs
+from onceproof.harness.systems.flink.jobs import JobClusters, JobProcess, JobTrial, JobVersion
 from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
@@ -77,8 +80,12 @@ class ProgramRun:
     """By placeholder, what it stands for in all trials on this machine."""
     measured: Measured | None
     """By the control run; None: this is the control run."""
+    clusters: JobClusters = field(default_factory=JobClusters)
+    """For a job of Flink."""
+    _job: JobTrial | None = None
+    """The job of Flink that the program is."""
     _history: ProgramHistory = field(init=False)
-    _process: ProgramProcess | None = None
+    _process: ProgramProcess | JobProcess | None = None
     _restart_at: float | None = 0.0
     """When the program starts next, while it does not run."""
     _by_supervisor: bool = False
@@ -106,6 +113,9 @@ class ProgramRun:
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
         file = self.family.file
+        if versions := self.family.jobs:
+            found = [JobVersion(*version) for version in versions]
+            self._job = JobTrial(found, self.clusters, lambda: self._history.was_struck)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
         wanted: tuple[Fault | Operation, ...] = (*self.faults, *self.scenario.asked)
@@ -141,7 +151,9 @@ class ProgramRun:
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
             if self._process is not None:
-                self._process.kill()
+                self._process.discard()
+            if self._job is not None:
+                self._job.close()
         return self._history.at_rest(self.ends.output.half_rows(), self._pace.measure().seconds * 1000)
 
     def control(self) -> ControlRun:
@@ -165,19 +177,24 @@ class ProgramRun:
         environment = {name: filled(text, values) for name, text in command.environment.items()}
         output = self.ends.output
         self._log = self.folder / f"start-{starts}.txt"
-        self._pace.start()
-        self._process = ProgramProcess(
-            [filled(word, values) for word in words],
-            {**os.environ, **environment},
-            self.folder,
-            self._log,
-            output.path(starts) if isinstance(output, StandardOutput) else None,
-            f"{self.family.path}: program.command",
-        )
+        if self._job is not None:
+            self._process = self._job.start(values, self._log)
+            # It has waited for its cluster.
+            self._pace.start()
+        else:
+            self._pace.start()
+            self._process = ProgramProcess(
+                [filled(word, values) for word in words],
+                {**os.environ, **environment},
+                self.folder,
+                self._log,
+                output.path(starts) if isinstance(output, StandardOutput) else None,
+                f"{self.family.path}: program.command",
+            )
+            self.ends.input.started(self._process.stdin)
         self._restart_at = None
         self._is_ready = False
         self._by_supervisor = False
-        self.ends.input.started(self._process.stdin)
         if not command.ready:
             self._becomes_ready()
 
@@ -215,7 +232,7 @@ class ProgramRun:
         code, said = self._process.exit_code, self._process.last_words()
         # What it has printed and written before its end is looked at before the next start.
         self._read_log()
-        self._process.kill()
+        self._process.discard()
         self._process = None
         self._look()
         file = self.family.file
@@ -258,7 +275,8 @@ class ProgramRun:
     def _look(self) -> None:
         """Look at the output, and note which rows are there or gone since the last look."""
         rows = self.ends.output.rows()
-        new = None if rows is None else self._history.looked(rows)
+        stand = self.ends.output.stand if self.family.options.ordered_by else None
+        new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
             return
         self._pace.look(new.total())
@@ -386,7 +404,12 @@ class ProgramRun:
 
     def _are_missing(self) -> bool:
         """Return whether it is known that rows are missing."""
-        return self._expected is not None and bool(self._expected - self._history.shown)
+        if self._expected is None:
+            return False
+        # Rows that differ by rounding are there, right or not: no others come in their places.
+        shown = self._history.shown
+        amounts = with_rounding(self._expected | shown, tolerances_of(self.family))
+        return lacks_rows(self._expected, shown.elements(), amounts)
 
     def _worked_seconds(self) -> float:
         return 0.0 if self._process is None else self._process.worked_seconds()
@@ -428,6 +451,8 @@ class ProgramRun:
 def of_this_machine(family: ProgramFamily) -> dict[str, str]:
     """Return what placeholders stand for in all trials of a program on this machine."""
     values = {"python": python_with(family.file.program.packages), "here": str(family.path.absolute().parent)}
+    if (job := family.file.flink) is not None:
+        values["flink_jars"] = home_of_jobs(job.version, job.connectors).class_path
     if family.file.names("java"):
         try:
             values["java"] = str(find_java(os.environ).home / "bin" / "java")
@@ -438,6 +463,8 @@ def of_this_machine(family: ProgramFamily) -> dict[str, str]:
 
 def prepare(family: ProgramFamily) -> Mapping[str, str]:
     """Build a program by its command for that, and return ``of_this_machine``. Raises FamilyError."""
+    if family.before is not None:
+        prepare(family.before)
     values = of_this_machine(family)
     command = family.file.program.prepare
     if not command:

@@ -21,6 +21,7 @@ from onceproof.harness.model.program_family import SYSTEM, ProgramFamily
 from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.system import applicable
+from onceproof.harness.systems.flink.jobs import JobClusters
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.points import ANSWERS, CAPABILITIES, MISSING
@@ -44,6 +45,7 @@ class CommandSystem:
         self._folder = folder
         self._servers = servers or ProgramServers()
         self.measured: dict[str, Measured] = {}
+        self._clusters = JobClusters()
         self._prepared: dict[Path, Mapping[str, str]] = {}
         """By the file of a program that is built, what placeholders stand for on this machine."""
 
@@ -63,7 +65,7 @@ class CommandSystem:
         with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
             measured = self.measured[str(family.path)]
             history = ProgramRun(
-                family, scenario, faults, ends, folder, self._machine(family), measured
+                family, scenario, faults, ends, folder, self._machine(family), measured, self._clusters
             ).run()
             for server in ends.servers.values():
                 server.calm()
@@ -75,7 +77,7 @@ class CommandSystem:
         """Run a scenario without its faults, and return what it measures."""
         machine = self._machine(family)
         with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
-            return ProgramRun(family, scenario, (), ends, folder, machine, None).control()
+            return ProgramRun(family, scenario, (), ends, folder, machine, None, self._clusters).control()
 
     def _machine(self, family: ProgramFamily) -> Mapping[str, str]:
         if family.path not in self._prepared:
@@ -83,5 +85,6 @@ class CommandSystem:
         return self._prepared[family.path]
 
     def close(self) -> None:
-        """Stop the servers that programs have needed."""
+        """Stop the servers and clusters that programs have needed."""
         self._servers.close()
+        self._clusters.close()

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from onceproof.harness.systems.process.job_specification import TrialTopics
-from onceproof.harness.systems.process.kafka_io import client_settings, reader_settings
+from onceproof.harness.systems.process.kafka_clients import client_settings, reader_settings
 from onceproof.harness.systems.quix.events import TRANSACTION
 
 Place = tuple[str, int]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from onceproof.harness.commands.script_options import upgrade_address
+from onceproof.harness.generation.program_faults import with_program_faults
+from onceproof.harness.model.exit_codes import FOLLOWING, line_of
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
-from onceproof.harness.model.family_places import address_of, default_system, load_family
+from onceproof.harness.model.family_places import address_of, default_system, load_family, system_of_program
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import ProgramFileError, filled, read_program_file
 from onceproof.harness.trials.trial import check_family, scenario_of, try_scenario
@@ -66,7 +70,7 @@ def test_a_file_of_seven_lines_is_enough(write):
         (
             "[input]",
             'prepare = ["{folder}"]\n[input]',
-            r"program\.prepare\[0\]: \{folder\} has no value here: write one of python, java, here",
+            r"program\.prepare\[0\]: \{folder\} has no value here: write one of python, java, here, flink",
         ),
         (
             "[output]\n",
@@ -98,6 +102,67 @@ def test_each_mistake_is_one_line_with_file_field_and_mend(write, before, after,
     assert "\n" not in str(caught.value)
 
 
+FLINK = PLAIN.replace('[program]\ncommand = ["{python}", "job.py"]', '[flink]\njar = "sum.jar"')
+
+
+def test_a_job_of_flink_is_a_program_whose_parts_and_marks_are_those_of_a_cluster(write):
+    file = read_program_file(write(FLINK))
+    assert file.flink is not None
+    assert file.flink.version == "2.3.0"
+    assert file.program.parts == ("task-manager", "job-manager")
+    assert list(file.marks) == ["triggered", "completed"]
+    assert re.search(file.marks["completed"], "CheckpointCoordinator - Completed checkpoint 7 for job 0a")
+    assert file.can_rescale
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ('jar = "sum.jar"', "", r"flink needs either a jar or a script \(sql\)"),
+        ('jar = "sum.jar"', 'jar = "sum.jar"\nsql = "job.sql"', r"flink needs either a jar or a script"),
+        (
+            'jar = "sum.jar"',
+            'sql = "job.sql"\nclass = "Sum"',
+            r"flink\.class and flink\.arguments belong to a jar",
+        ),
+        ("[flink]", '[program]\ncommand = ["x"]\n[flink]', r"\[flink\] stands in place of \[program\]"),
+        (
+            "[flink]",
+            '[flink]\nconnectors = ["kafka"]',
+            r"connectors\[0\]: 'kafka' is not GROUP:ARTIFACT:VERSION",
+        ),
+        ("[flink]", '[flink]\nconnectors = ["a:b:<c/>"]', r"connectors\[0\]: 'a:b:<c/>' is not GROUP:ART"),
+        (
+            "[flink]",
+            '[flink]\nversion = "2"',
+            r"flink\.version: '2' is not a release of Flink, such as",
+        ),
+        ("[flink]", '[flink]\nclas = "Sum"', r"unknown field flink\.clas; did you mean class"),
+        (
+            "[flink]",
+            '[flink]\narguments = ["{inptu}"]',
+            r"arguments\[0\]: \{inptu\} stands for nothing",
+        ),
+        ("[flink]", '[flink]\nprepare = ["{folder}"]', r"flink\.prepare\[0\]: \{folder\} has no value here"),
+    ],
+)
+def test_each_mistake_in_a_job_of_flink_is_one_line(write, before, after, line):
+    with pytest.raises(ProgramFileError, match=line):
+        read_program_file(write(FLINK.replace(before, after, 1)))
+
+
+@pytest.mark.parametrize("name", ["sum.jar", "job.sql"])
+def test_a_jar_or_script_alone_is_refused_with_a_file_that_works(write, name):
+    with pytest.raises(FamilyError, match=rf"{re.escape(name)}: a job of Flink also needs a file") as caught:
+        load_family(name)
+    (template,) = vars(caught.value)[FOLLOWING]
+    assert len(template.splitlines()) <= 15
+    file = read_program_file(write(template))
+    assert file.flink is not None
+    assert name in (file.flink.jar, file.flink.sql)
+    assert line_of(caught.value).endswith(f"\n\n{template}")
+
+
 def test_a_topic_that_is_read_has_no_end(write):
     text = PLAIN.replace('kind = "files"', 'kind = "kafka"', 1) + '[done]\nwhen = "exit"\n'
     with pytest.raises(ProgramFileError, match="a topic has no end"):
@@ -121,6 +186,44 @@ def test_without_an_oracle_each_record_comes_out_once(write):
     assert sorted(rows) == [(number,) for number in range(sum(map(len, records.values())))]
     assert family.name == "job"
     assert default_system(family) == "command"
+
+
+def test_a_system_that_runs_no_program_is_refused_and_flink_runs_jobs_of_flink(write):
+    path = str(write(FLINK))
+    assert system_of_program(path, "flink") == system_of_program(path, "command") == "command"
+    with pytest.raises(FamilyError, match="a program runs on the system command: leave --system out"):
+        system_of_program(path, "local")
+    with pytest.raises(FamilyError, match=r"the file has no table \[flink\]"):
+        system_of_program(str(write(PLAIN)), "flink")
+
+
+def test_an_address_names_another_release_of_flink_and_comes_back_from_the_family(write):
+    address = f"{write(FLINK)}?flink_version=1.20.5"
+    family = load_family(address)
+    assert isinstance(family, ProgramFamily)
+    assert [job.version for _, job in family.jobs] == ["1.20.5"]
+    assert address_of(family) == address
+    assert default_system(family) == "command"
+    with pytest.raises(FamilyError, match=r"flink\.version: '1\.x' is not a release"):
+        load_family(f"{write(FLINK)}?flink_version=1.x")
+    with pytest.raises(FamilyError, match="--flink-version is for jobs of Flink"):
+        load_family(f"{write(PLAIN)}?flink_version=1.20.5")
+
+
+def test_an_upgrade_has_both_versions_and_each_scenario_a_stop_between_them(write, tmp_path):
+    old = tmp_path / "old.toml"
+    old.write_text(FLINK.replace("[flink]", '[flink]\nversion = "1.20.5"'), encoding="utf-8")
+    address = upgrade_address(old, str(write(FLINK)), is_allowed=False)
+    family = load_family(address)
+    assert isinstance(family, ProgramFamily)
+    versions = [(path.name, job.version) for path, job in family.jobs]
+    assert versions == [("old.toml", "1.20.5"), ("job.toml", "2.3.0")]
+    assert address_of(family) == address
+    drawn = [with_program_faults(family, scenario_of(family, seed)) for seed in range(20)]
+    assert all([each.kind for each in scenario.asked] == ["terminate"] for scenario in drawn)
+    old.write_text(PLAIN, encoding="utf-8")
+    with pytest.raises(FamilyError, match=r"old\.toml: upgrade takes jobs of Flink"):
+        load_family(address)
 
 
 def test_an_oracle_in_python_needs_two_functions_and_a_schema(write, tmp_path):

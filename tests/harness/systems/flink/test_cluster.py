@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from onceproof.harness.systems.flink.cluster import FlinkCluster
+from onceproof.harness.systems.flink.cluster import FlinkCluster, make_configuration
+from onceproof.harness.systems.flink.home import FlinkHome
 
 LOG = """\
 09:25:20.175 INFO  Remoting - Remoting started; listening on addresses :[pekko.tcp://flink@127.0.0.1:39461]
@@ -28,7 +29,7 @@ class SleepingCluster(FlinkCluster):
 
 @pytest.fixture
 def cluster(tmp_path):
-    cluster = SleepingCluster(None, tmp_path / "cluster")
+    cluster = SleepingCluster(FlinkHome("python", tmp_path, tmp_path, None), tmp_path / "cluster")
     yield cluster
     processes = [cluster._job_manager, *cluster._task_managers]
     cluster.kill()
@@ -56,3 +57,17 @@ def test_text_names_a_killed_task_manager_by_name_or_address(cluster, text, name
     assert cluster.names_killed(text) == names_it
     cluster.begin_scenario()
     assert not cluster.names_killed(text)
+
+
+@pytest.mark.parametrize(
+    ("version", "file", "name"),
+    [
+        ("1.18.1", "flink-conf.yaml", "state.checkpoints.dir"),
+        ("1.19.3", "config.yaml", "state.checkpoints.dir"),
+        ("1.20.5", "config.yaml", "execution.checkpointing.dir"),
+        ("2.3.0", "config.yaml", "execution.checkpointing.dir"),
+    ],
+)
+def test_a_release_gets_its_file_of_settings_with_the_names_that_it_knows(tmp_path, version, file, name):
+    folder = make_configuration(tmp_path / "c", {"execution.checkpointing.dir": "file:///x"}, version)
+    assert (folder / file).read_text() == f"{name}: file:///x\n"

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.oracle import PythonOracle
+from onceproof.harness.checkers.tolerance import within_tolerance
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
@@ -71,8 +72,9 @@ def tried(path: Path, system: CommandSystem | None = None, **changes: Any) -> tu
     scenario = scenario_of(path, **changes)
     system = system or CommandSystem()
     system.measured.setdefault(str(path), MEASURED)
-    history = system.run(family, scenario)
-    return history, judge(scenario, history, PythonOracle(family, scenario))
+    oracle = PythonOracle(family, scenario)
+    history = within_tolerance(system.run(family, scenario), oracle)
+    return history, judge(scenario, history, oracle)
 
 
 def events_of(history: History, kind: str) -> list[Any]:

@@ -322,3 +322,65 @@ def test_a_family_that_is_no_program_is_refused(tmp_path: Path) -> None:
     family = load_family("word_count")
     with pytest.raises(FamilyError, match=r"--system command runs a program: give its FILE\.toml"):
         CommandSystem(tmp_path).run(family, generate(family, 0))
+
+
+SHUFFLES = """
+    import sys, time
+    given, written = open(sys.argv[1] + "/numbers.jsonl"), open(sys.argv[2] + "/rows.jsonl", "a")
+    held = []
+    while True:
+        line = given.readline()
+        held += [line] * bool(line)
+        if len(held) == 2:
+            written.write(held.pop() + held.pop())
+            written.flush()
+        time.sleep(0 if line else 0.005)
+"""
+"""Writes two lines at a time, the later one first."""
+
+
+@pytest.mark.parametrize(
+    ("ordered_by", "found"),
+    [("", []), ('ordered_by = { key = ["key"] }\n', [("exactly_once", "out of order")])],
+)
+def test_the_order_of_rows_counts_where_the_file_says_so(
+    tmp_path: Path, ordered_by: str, found: list[tuple[str, str]]
+) -> None:
+    _, verdict = tried(program(tmp_path, SHUFFLES, FILES + ordered_by))
+    assert anomalies(verdict) == found
+
+
+MEANS = """
+    import json, sys, time
+    given, written = open(sys.argv[1] + "/numbers.jsonl"), open(sys.argv[2] + "/rows.jsonl", "a")
+    while line := given.readline() or time.sleep(0.005) or "-":
+        if line != "-":
+            written.write(json.dumps({"mean": json.loads(line)["id"] * 0.1}) + "\\n")
+            written.flush()
+"""
+TENTHS = """
+    from onceproof import Workload
+
+    record_schema, row_schema = "id BIGINT, key STRING", "mean DOUBLE"
+
+    def generate(random):
+        return Workload({"numbers": [(0, (int(random.random() * 9), "k0"))]})
+
+    def expected(records, declared):
+        return [(value[0] / 10,) for _, value in records["numbers"]]
+"""
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "found"),
+    [("", [("exactly_once", "near miss")]), ("tolerance = { mean = 1e-9 }\n", [])],
+)
+def test_rounding_is_a_near_miss_without_a_tolerance(
+    tmp_path: Path, tolerance: str, found: list[tuple[str, str]]
+) -> None:
+    (tmp_path / "tenths.py").write_text(dedent(TENTHS), encoding="utf-8")
+    path = program(tmp_path, MEANS, FILES + tolerance, begin='oracle = "tenths.py"')
+    # Rows that differ by rounding are not waited for: the trial would take longer than this.
+    path.write_text(path.read_text() + "[done]\nquiet_seconds = 900\n")
+    _, verdict = tried(path)
+    assert anomalies(verdict) == found
