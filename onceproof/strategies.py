@@ -29,7 +29,8 @@ from onceproof.harness.generation import strategies as own  # noqa: E402
 from onceproof.harness.generation.generator import unfit_kinds  # noqa: E402
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule  # noqa: E402
 from onceproof.harness.testing.family_lookup import find_family, replay_command_line  # noqa: E402
-from onceproof.harness.trials.failures import failure_paths, write_scenario  # noqa: E402
+from onceproof.harness.trials.evidence import failure_paths  # noqa: E402
+from onceproof.harness.trials.failures import write_scenario  # noqa: E402
 from onceproof.harness.trials.trial import SIMULATED, check_family, try_scenario  # noqa: E402
 
 if TYPE_CHECKING:

@@ -218,7 +218,8 @@ class DeclaredRows:
         self, records: Records, declared: Sequence[Row], is_whole: bool, upgraded_at: Cut | None = None
     ) -> Rows:
         parameters = self._scenario.parameters
-        of_run = Declared(declared, is_whole, parameters, self._sets_clocks, upgraded_at)
+        scenario = None if upgraded_at is None else self._scenario
+        of_run = Declared(declared, is_whole, parameters, self._sets_clocks, upgraded_at, scenario)
         return self._family.expected(records, of_run)
 
     def _upgraded_at(self, history: History | None) -> Cut | None:

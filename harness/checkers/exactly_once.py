@@ -13,6 +13,9 @@ Anomalies:
   late record open a window again. Where a restored checkpoint holds records in flight, a row of an earlier
   attempt may be among them, and comes with those of the new one.
 
+Of several sinks some may promise only at least once (``FamilyOptions.may_repeat``): after a failure their
+rows may come again.
+
 Where a sink writes by key, only the last row of each key counts, so a repeated write is no duplicate. A
 missing row is lost only if the job has finished: a run that was cut off is judged by liveness.
 """
@@ -61,8 +64,8 @@ class ExactlyOnce:
             # Before the end a table shows intermediate rows of its keys, which consistent_cut judges.
             return ()
         visible = rows_at_end(history)
-        actual = count_rows(visible)
         expected = oracle.rows(visible, history)
+        actual = _counted(visible, expected, history, oracle)
         if actual == expected:
             if oracle.ordered_by is not None:
                 return out_of_order(self.property, history, expected, oracle)
@@ -70,7 +73,7 @@ class ExactlyOnce:
         near = near_misses(history, oracle)
         if near is not None:
             history = near.history
-            actual = count_rows(rows_at_end(history))
+            actual = _counted(rows_at_end(history), expected, history, oracle)
         finished = _has_finished(history)
         found = [
             row_violation(self.property, anomaly, rows, expected, actual, history)
@@ -115,6 +118,21 @@ def _answered_again(name: str, answers: Answers, history: History) -> list[Viola
 
 def _has_finished(history: History) -> bool:
     return any(event[1] == JOB_FINISHED for event in history.events)
+
+
+def _counted(visible: Sequence[Row], expected: RowCounts, history: History, oracle: Oracle) -> RowCounts:
+    """Return how often rows are visible; those that may repeat after a failure, at most as expected."""
+    actual = count_rows(visible)
+    if oracle.may_repeat is None or not _has_failed(history):
+        return actual
+    return {
+        row: min(count, expected.get(row, count)) if oracle.may_repeat(row) else count
+        for row, count in actual.items()
+    }
+
+
+def _has_failed(history: History) -> bool:
+    return sum(event[1] == ATTEMPT_STARTED for event in history.events) > 1
 
 
 def row_violation(

@@ -84,7 +84,9 @@ class Liveness:
             witness["cause"] = cause
         if circle:
             witness[CIRCLE] = circle
-        for step, kind, subject, _ in history.events:
+        for step, kind, subject, payload in history.events:
+            if kind == ATTEMPT_STARTED and "outside" in payload:
+                witness["outside"] = True
             if kind in _PROGRESS:
                 witness[_PROGRESS[kind]] = {"step": step, "which": subject}
         return [Violation(self.property, anomaly, f"step {last_step}", witness)]

@@ -33,6 +33,7 @@ RowCounts: TypeAlias = Mapping[Row, int]
 Versions: TypeAlias = Mapping[Row, Sequence[Row]]
 """By key, its rows in the order in which each replaces the one before."""
 Answers: TypeAlias = Callable[[Row], object]
+MayRepeat: TypeAlias = Callable[[Row], bool]
 
 
 class Oracle(Protocol):
@@ -45,6 +46,10 @@ class Oracle(Protocol):
     @property
     def answers(self) -> Answers | None:
         """What the family says that an attempt answers once at most; see ``FamilyOptions.answers``."""
+
+    @property
+    def may_repeat(self) -> MayRepeat | None:
+        """What the family says of rows that may come again; see ``FamilyOptions.may_repeat``."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -109,6 +114,7 @@ class PythonOracle:
         "answers",
         "at_least_once",
         "is_drawn",
+        "may_repeat",
         "ordered_by",
         "table_keys",
         "tolerance",
@@ -124,6 +130,7 @@ class PythonOracle:
         self.answers = options.answers
         self.is_drawn = options.draws_graphs
         self.at_least_once = options.at_least_once
+        self.may_repeat = options.may_repeat
         self.ordered_by = options.ordered_by
         self.table_keys = options.table_keys
         self.tolerance = tolerances_of(family) if options.tolerance else {}

@@ -321,6 +321,23 @@ def explain(
 
 
 @app.command()
+def evidence(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder of results, or of the evidence of one failure."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The archive.", show_default="evidence.tar.gz in DIR"),
+    ] = None,
+) -> None:
+    """Pack the evidence of failures on a real system, with a draft of an issue for each."""
+    from onceproof.harness.commands.evidence import evidence_command
+
+    raise typer.Exit(evidence_command(folder, out))
+
+
+@app.command()
 def sensitivity(
     folder: Annotated[
         Path,

@@ -38,7 +38,6 @@ from onceproof.harness.reporting.report_builder import (
     time_text,
     write_report,
 )
-from onceproof.harness.reporting.revisions import engine_version
 from onceproof.harness.reporting.run_summary import exit_code, summary_document
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.examination import runs_of
@@ -54,6 +53,7 @@ from onceproof.harness.trials.hunt_state import (
 from onceproof.harness.trials.hunting import Hunt, NewFailure
 from onceproof.harness.trials.output_files import claimed_folder
 from onceproof.harness.trials.pool import Batch, Done, Start
+from onceproof.harness.trials.revisions import engine_version
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import (
     MISTAKES,

@@ -140,7 +140,11 @@ def _family_of(folder: Path, program: str) -> tuple[str, str]:
     if not path.is_file():
         raise UsageError(f"--from {program}: no such file")
     if is_query(path):
-        raise UsageError(f"--from {program}: families are written for programs of PyFlink, not for queries")
+        raise UsageError(
+            f"--from {program}: a query is judged by itself in batch mode, so its family would say nothing"
+            f" more: run onceproof run {program}; to state the rows yourself, give a family the query as its"
+            " option jobs"
+        )
     if not said and not is_script(path):
         raise UsageError(f"--from {program}: it is a family already: run onceproof check {path}")
     from onceproof.harness.scripts.written_family import family_text

@@ -28,7 +28,6 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
 from onceproof.harness.explanation.facts import Checkpoint, Facts, Visible
 from onceproof.harness.explanation.sentences import fault_story, rescale_story, row_text
-from onceproof.harness.model.faults import KILLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,8 @@ class ConfirmedCause:
         return f"{self.place}{where}: {self.what}. {counterfactual}, every property holds."
 
 
+MOST_NAMED: Final = 3
+"""How many faults a cause names, the last ones."""
 Violations: TypeAlias = Sequence[Violation]
 
 
@@ -184,12 +185,20 @@ def _written_again(facts: Facts, violations: Violations) -> str:
         ]
         between = [(step, text) for step, text in ends if first.step <= step < again.step]
         if first.attempt != again.attempt and between:
-            step, text = max(between)
             return (
-                f"Row {row_text(row)} of start {first.attempt} was there at step {first.step}. At step"
-                f" {step} {text}. Start {again.attempt} wrote it again."
+                f"Row {row_text(row)} of start {first.attempt} was there at step {first.step}."
+                f" {_in_order(between)} Start {again.attempt} wrote it again."
             )
     return ""
+
+
+def _in_order(happened: Sequence[tuple[int, str]]) -> str:
+    """Return what happened at some steps as a sentence, or "": a program's own faults and those of servers.
+
+    Which of them matters the events do not show, so none is left out but the first of many.
+    """
+    last = sorted(happened)[-MOST_NAMED:]
+    return " ".join([f"At step {step} {text}." for step, text in last])
 
 
 def _vanished(facts: Facts, violations: Violations) -> str:
@@ -203,19 +212,24 @@ def _vanished(facts: Facts, violations: Violations) -> str:
     if not looks or attempt is None:
         return ""
     text = f"Row {row_text(row)} of start {looks[-1].attempt} was there at step {looks[-1].step}."
+    struck = [
+        (fault.step, fault_story(fault)) for fault in facts.faults if looks[-1].step <= fault.step < step
+    ]
+    if any(fault.server for fault in facts.faults if looks[-1].step <= fault.step < step):
+        return f"{text} {_in_order(struck)} At step {step} it was gone, while start {attempt.name} ran."
     if attempt.name == looks[-1].attempt:
         return f"{text} The same start took it away again."
     return f"{text} Start {attempt.name} took it away."
 
 
 def _not_written(facts: Facts, violations: Violations) -> str:
-    """Explain rows that a program lost at a death, of which nothing more is known."""
+    """Explain rows that a program lost after faults around it, of which nothing more is known."""
     lost = _with_anomaly(violations, ExactlyOnce.property, exactly_once.LOST)
-    deaths = [fault for fault in facts.faults if fault.outside and fault.kind in KILLS]
-    if lost is None or not deaths:
+    struck = [(fault.step, fault_story(fault)) for fault in facts.faults if fault.outside]
+    if lost is None or not struck:
         return ""
     row = row_text(lost.witness["rows"][0]["row"])
-    return f"Row {row} never came. At step {deaths[0].step} {fault_story(deaths[0])}."
+    return f"Row {row} never came. {_in_order(struck)}"
 
 
 def _after_restore(facts: Facts, violations: Violations) -> str:

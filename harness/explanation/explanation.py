@@ -54,6 +54,10 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.scenario import Scenario
 
+_ENDS_OF_PROGRAMS: Final = {
+    JOB_FINISHED: "the trial of the program is over",
+    BUDGET_EXHAUSTED: "the time of the trial is used up",
+}
 _MESSAGES: Final = {"trigger": "trigger", "acknowledge": "acknowledgement", "notify": "completion notice"}
 
 LONGEST_STORY: Final = 24
@@ -238,8 +242,11 @@ def _event_lines(
     Of consecutive checkpoints with the same cut, only the first is shown.
     """
     covered = None
+    is_program = any(
+        kind == ATTEMPT_STARTED and "outside" in payload for _, kind, _, payload in history.events
+    )
     for event in history.events:
-        text = _event_text(event, marked)
+        text = (_ENDS_OF_PROGRAMS.get(event[1]) if is_program else None) or _event_text(event, marked)
         if not text and event[1] == TRANSACTION_VISIBLE and event[2] in named:
             text = f"transaction {event[2]} becomes visible, without any rows"
         if event[1] == CHECKPOINT_COMPLETED:

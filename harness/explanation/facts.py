@@ -75,12 +75,16 @@ class StruckFault:
     task: str
     outside: bool = False
     """Whether the point is one that the harness sees a program pass from outside."""
+    server: str = ""
+    """The server that was struck; "": none was."""
 
     @classmethod
     def of(cls, event: Event) -> StruckFault:
         """Return the fault of an event FAULT_FIRED."""
         step, _, kind, payload = event
-        return cls(step, kind, payload["point"], payload["task"], "outside" in payload)
+        return cls(
+            step, kind, payload["point"], payload["task"], "outside" in payload, payload.get("server", "")
+        )
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from onceproof.harness.model import history as kinds
 from onceproof.harness.model.history import Event, History
+from onceproof.harness.model.scenario import ANY_TASK
 from onceproof.reports.text import counted
 
 Line: TypeAlias = tuple[int, str, str, str]
@@ -97,7 +98,9 @@ def _event(event: Event) -> Iterator[Line]:
             what = f"attempt {subject} with parallelism {payload['parallelism']}, {source}"
             yield step, JOB, "starts", what
         case kinds.FAULT_FIRED:
-            yield step, payload["task"], "FAULT", f"{subject} at {payload['point']}"
+            whole = "program" if "outside" in payload and payload["task"] == ANY_TASK else payload["task"]
+            struck: dict[str, str] = {"server": whole, **payload}
+            yield step, struck["server"], "FAULT", f"{subject} at {payload['point']}"
         case kinds.TASK_FAILED:
             by = "by a fault" if payload["injected"] else "WITHOUT A FAULT"
             yield step, subject, "dies", f"{by}: {payload['cause']}"

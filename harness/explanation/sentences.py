@@ -56,18 +56,30 @@ def row_text(row: Sequence[Any]) -> str:
 
 _SEEN_FROM_OUTSIDE: Final[Mapping[str, str]] = {
     READ_POINT: "after it was given a record",
-    SEEN_POINT: "after a row of it was seen",
+    SEEN_POINT: "after it had shown a row",
     STARTED_POINT: "after it had started",
 }
 
 
 def fault_story(fault: StruckFault) -> str:
-    """Return what a fault did, where: "count-1 was killed at the point committing"."""
+    """Return what a fault did, where: "count-1 was killed at the point committing".
+
+    It says what was struck: of a program all of it, a part, or one of its servers.
+    """
     row = row_of(fault.kind)
     is_any = fault.task == ANY_TASK
-    done = fault.kind if row is None else row.sentence.format(task="a task" if is_any else fault.task)
+    server = f"the server {fault.server}" if fault.server else "the server"
+    done = fault.kind
+    if row is not None:
+        done = row.sentence.format(task="a task" if is_any else fault.task, server=server, name=fault.task)
     if fault.outside:
-        return f"{done} {_SEEN_FROM_OUTSIDE.get(fault.point, f'after it printed the mark of {fault.point}')}"
+        if row is not None and row.strikes in ("tasks", "process", "pause"):
+            struck = "the program" if is_any else f"the part {fault.task} of the program"
+            done = f"{struck} was {'paused' if row.strikes == 'pause' else 'killed'}"
+        when = _SEEN_FROM_OUTSIDE.get(fault.point, f"after it printed the mark of {fault.point}")
+        return (
+            f"{done} {when if done.startswith('the program was') else when.replace(' it ', ' the program ')}"
+        )
     return f"{done} at the point {fault.point.replace('_', ' ')}" + ("" if is_any else f" of {fault.task}")
 
 
@@ -200,7 +212,11 @@ def _times(count: int) -> str:
 
 def _liveness_sentence(anomaly: str, witness: dict[str, Any]) -> str:
     if anomaly == liveness.JOB_GAVE_UP:
-        return f"The job failed for good at step {witness['step']}: {witness['cause']}."
+        what = "program" if "outside" in witness else "job"
+        return f"The {what} failed for good at step {witness['step']}: {witness['cause']}."
+    if anomaly == liveness.STUCK and "outside" in witness:
+        starts = witness["last attempt"]["which"]
+        return f"The program had not come to its end when its time was up, in its start {starts}."
     if anomaly == liveness.STUCK:
         last = witness.get("last checkpoint")
         circle = witness.get(liveness.CIRCLE)

@@ -36,6 +36,7 @@ from onceproof.reports.text import counted, duration
 
 JOB: Final = "job"
 OUTPUT: Final = "output"
+PROGRAM: Final = "program"
 PROCESS: Final = "process"
 """The subject of a TASK_FAILED event when a process dies with all its tasks."""
 
@@ -60,8 +61,12 @@ def visible_trace(history: History) -> dict[str, Any]:
 
 
 def _tasks_of(history: History) -> Iterator[str]:
+    if any(kind == ATTEMPT_STARTED and "outside" in payload for _, kind, _, payload in history.events):
+        yield PROGRAM
     for _, kind, subject, payload in history.events:
-        if kind == FAULT_FIRED and payload["task"] != ANY_TASK:
+        if kind == FAULT_FIRED and "server" in payload:
+            yield payload["server"]
+        elif kind == FAULT_FIRED and payload["task"] != ANY_TASK:
             yield payload["task"]
         elif kind == TASK_FAILED and subject != PROCESS:
             yield subject
@@ -81,9 +86,14 @@ def _marks_of(event: Event) -> Iterator[dict[str, Any]]:
 
 
 def _kills_of(history: History, tasks: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield each kill by a fault, on the lanes of the tasks that it killed."""
+    """Yield each kill by a fault, on the lanes of what it killed: tasks, a program, its part, a server."""
     for step, kind, subject, payload in history.events:
-        if kind == FAULT_FIRED and subject in KILLS:
+        if kind != FAULT_FIRED or subject not in (*KILLS, "kill_server"):
+            continue
+        if "server" in payload or "outside" in payload:
+            program = PROGRAM if payload["task"] == ANY_TASK else payload["task"]
+            yield {"step": step, "lanes": [payload.get("server", program)], "label": "kill"}
+        else:
             one = subject == "kill_task" and payload["task"] != ANY_TASK
             lanes = [payload["task"]] if one else tasks
             yield {"step": step, "lanes": lanes, "label": "kill" if one else subject.replace("_", " ")}
@@ -112,7 +122,8 @@ def recovery_text(recovery: Recovery) -> str:
     if recovery.means:
         parts[0] += f" (by {recovery.means.replace('_', ' ')})"
     if recovery.position is not None:
-        parts.append(f"the job had read {counted(recovery.position, 'record')}")
+        had = "it had been given" if outside else "the job had read"
+        parts.append(f"{had} {counted(recovery.position, 'record')}")
     if outside:
         parts.append("it started again")
     elif recovery.parallelism_after:

@@ -14,6 +14,7 @@ from onceproof.harness.model.scenario import ANY_TASK, Fault
 
 WRITE_AHEAD: Final = "write-ahead"
 PART_FILES: Final = "part files"
+OWN_CALLS: Final = "calls of the user's own"
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ The rules this module lives by:
 - Time passes between two records often enough that timers and times to live end in a fair share of the
   scenarios, by up to a minute, an hour or a day: each hides what is shorter. Days are few: a timer that comes
   again every millisecond fires for each of them.
+- Where a family says how long its state and its timers wait for the clock, many of these times are just as
+  long, or one millisecond shorter or longer.
 - Both are drawn by chances of their own, which follow from the seed: everything else is as it is without
   them. Built-in families are left as they are: recorded kills and golden hashes pin what their seeds mean.
 """
@@ -34,6 +36,8 @@ LONG_AGO_MS: Final = 946_684_800_000
 PASSING_TIME: Final = 0.3
 """The share of the scenarios in which time passes."""
 MOST_TIMES: Final = 2
+_JUST_AS_LONG: Final = 0.6
+"""How many of the times that pass are those for which a job's state or timers wait."""
 _LENGTHS: Final = (
     ((1_000, 60_000), 4),
     ((60_001, HOUR_MS), 4),
@@ -41,14 +45,15 @@ _LENGTHS: Final = (
 )
 
 
-def with_times(scenario: Scenario, seed: int) -> Scenario:
+def with_times(scenario: Scenario, seed: int, waits_ms: Sequence[int] = ()) -> Scenario:
     """Return a drawn scenario with the date at which it starts, and the time that passes in it.
 
     Args:
         seed: the one from which the scenario was drawn.
+        waits_ms: how long the job's state and timers wait.
     """
     start = draw_start(_chance("start of the clock", seed), scenario.records)
-    passing = draw_passing_time(_chance("passing time", seed), scenario.record_count())
+    passing = draw_passing_time(_chance("passing time", seed), scenario.record_count(), waits_ms)
     return replace(scenario, started_ms=start, faults=(*scenario.faults, *passing))
 
 
@@ -61,7 +66,7 @@ def draw_start(chance: Chance, records: Mapping[str, Sequence[InputRecord]]) -> 
     return first + behind if follows and 0 <= first <= DATES_MS[1] else date
 
 
-def draw_passing_time(chance: Chance, records: int) -> tuple[Fault, ...]:
+def draw_passing_time(chance: Chance, records: int, waits_ms: Sequence[int] = ()) -> tuple[Fault, ...]:
     """Draw, for a share of the scenarios, between which records time passes, and how much."""
     if not chance.chance(PASSING_TIME):
         return ()
@@ -72,11 +77,17 @@ def draw_passing_time(chance: Chance, records: int) -> tuple[Fault, ...]:
                 "clock_ahead",
                 "element",
                 occurrence=chance.integer(1, 1 + 2 * records),
-                delay=chance.integer(*chance.weighted(_LENGTHS)),
+                delay=_draw_length(chance, waits_ms),
             )
             for _ in range(chance.integer(1, MOST_TIMES))
         ]
     )
+
+
+def _draw_length(chance: Chance, waits_ms: Sequence[int]) -> int:
+    if waits_ms and chance.chance(_JUST_AS_LONG):
+        return max(1, chance.choice(waits_ms) + chance.integer(-1, 1))
+    return chance.integer(*chance.weighted(_LENGTHS))
 
 
 def _chance(what: str, seed: int) -> Chance:

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import (
     HIGHEST_PARALLELISM,
+    OWN_CALLS,
     PART_FILES,
     WRITE_AHEAD,
     JobOutline,
@@ -46,7 +47,11 @@ from onceproof.harness.generation.fault_patterns import (
     draw_restarts,
     draw_unaimed_faults,
 )
-from onceproof.harness.generation.late_patterns import draw_lost_row, draw_refused_batches
+from onceproof.harness.generation.late_patterns import (
+    draw_failed_calls,
+    draw_lost_row,
+    draw_refused_batches,
+)
 from onceproof.harness.generation.outside_patterns import (
     draw_changed_input,
     draw_leaving_function,
@@ -155,7 +160,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     scenario = _draw(family, seed, drawing)
     if may_expire(family) and scenario.is_endless:
         scenario = _with_time_to_drain(scenario)
-    return scenario if is_built_in(family) else with_times(scenario, seed)
+    return scenario if is_built_in(family) else with_times(scenario, seed, options_of(family).waits_ms)
 
 
 def _with_time_to_drain(scenario: Scenario) -> Scenario:
@@ -253,7 +258,8 @@ def _ends_of(family: Family, workload: Workload) -> frozenset[str]:
     options = options_of(family)
     sends_batches = options.sends_batches_with(workload.parameters)
     sinks = (*((WRITE_AHEAD,) if sends_batches else ()), *((PART_FILES,) if options.writes_files else ()))
-    return frozenset((*options.servers, *sinks))
+    own = (OWN_CALLS,) if options.calls_outside else ()
+    return frozenset((*options.servers, *sinks, *own))
 
 
 def _random_of(seed: int) -> Random:
@@ -460,6 +466,7 @@ _RARE_FAULTS: Final = {
     "refused batches": draw_refused_batches,
     "short lists": draw_short_list,
     "lost rows": draw_lost_row,
+    "failed calls": draw_failed_calls,
     "leaving functions": draw_leaving_function,
     "changed input": draw_changed_input,
     "moved output": draw_moved_output,

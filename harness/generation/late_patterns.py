@@ -20,6 +20,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import (
+    OWN_CALLS,
     WRITE_AHEAD,
     JobOutline,
     delay_of,
@@ -37,6 +38,10 @@ REFUSED_BATCHES: Final = 0.4
 """The share of the scenarios with a write-ahead sink whose target refuses several batches in a row."""
 LOST_ROWS: Final = 0.25
 """The share of the scenarios with Kafka at an end whose producer hears that a row is lost."""
+
+
+FAILED_CALLS: Final = 0.4
+"""The share of the scenarios with sinks or sources of the user's own in which calls of theirs fail."""
 
 
 def draw_refused_batches(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
@@ -61,6 +66,19 @@ def draw_lost_row(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     if KAFKA not in stage.ends or not chance.chance(LOST_ROWS):
         return ()
     return (Fault("lose_row", "element", ANY_TASK, 0, chance.integer(1, max(1, stage.records))),)
+
+
+def draw_failed_calls(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw, for some scenarios with ends of the user's own, that one or more of their calls in a row fail.
+
+    ``chance`` is of this draw alone: all other scenarios are what they are without it.
+    """
+    if OWN_CALLS not in stage.ends or not chance.chance(FAILED_CALLS):
+        return ()
+    nth = chance.integer(1, 1 + 2 * stage.records)
+    failed = Fault("fail_call", "element", ANY_TASK, 0, nth, means=chance.weighted((("", 2), ("answer", 1))))
+    # Each counts the calls that no fault before it has struck: what is tried again fails again.
+    return (failed,) * chance.weighted(((1, 4), (2, 1), (3, 1)))
 
 
 def call_takes_place_late(chance: Chance, stage: JobOutline) -> list[Fault]:

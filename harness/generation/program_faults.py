@@ -66,7 +66,7 @@ _Pattern: TypeAlias = Callable[[Chance, _Program], list[Fault]]
 def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     """Return the scenario as a program can run it, with faults drawn for it."""
     file = family.file
-    barriers: Barriers = "at_least_once" if file.promise == "at_least_once" else "aligned"
+    barriers: Barriers = "at_least_once" if file.is_at_least_once else "aligned"
     plain = replace(
         scenario,
         mode=CheckpointMode(barriers=barriers),
@@ -86,7 +86,7 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     rescales = file.can_rescale and chance.chance(0.5)
     program = _Program(
         scenario.record_count(),
-        bool(file.input.pace_ms),
+        bool(file.pace_ms),
         marks,
         file.servers,
         bool(file.program.parts),

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 from onceproof.harness.model.columns import OrderedBy, columns_of, is_tolerance, wrong_comparison
 from onceproof.harness.model.history import Cut, Row
 from onceproof.harness.model.job_io import JobIO as JobIO
-from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue
+from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue, Scenario
 from onceproof.harness.model.system_homes import HOMES
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class Declared:
     """Whether the scenario sets the wall clock, so that much time may have passed between two records."""
     upgraded_at: Cut | None = None
     """What the state covers from which the new version of the job began; None: it has not begun."""
+    scenario: Scenario | None = None
+    """The scenario that ran, if the new version of the job has begun in it."""
 
     def so_far(self, rows: Rows) -> Rows:
         """Return the rows that must be there now: all at the end, at a cut those that are visible."""
@@ -171,6 +173,9 @@ class FamilyOptions(metaclass=_OptionsByName):
     any_backend: bool = False
     """Whether a savepoint of the job may be restored on another state backend. A job that changes a value of
     its state in place, without an update, needs a backend that keeps objects, and so must not set it."""
+    waits_ms: Sequence[int] = ()
+    """How long state lives and timers wait in processing time: the clock is set forward by these in scenarios
+    in which time passes."""
     needs_steady_time: bool = False
     """Whether the oracle holds only while processing time never goes back: no wall clock is set back."""
     arrival_states: Collection[str] | Callable[[Mapping[str, Parameter]], Collection[str]] = ()
@@ -192,6 +197,9 @@ class FamilyOptions(metaclass=_OptionsByName):
     may be missing. None: the family is never run in that mode."""
     barriers: Barriers | None = None
     """How every scenario handles barriers; None: drawn. "at_least_once" needs the option of that name."""
+    may_repeat: Callable[[Row], bool] | None = None
+    """``may_repeat(row)`` says of which rows the job promises only at least once, such as those of one sink
+    of several. They may come again after a failure. None: of no rows."""
     table_keys: int = 0
     """How many leading columns are the key by which ``io.upsert_sink`` writes; 0: the job writes no table."""
     versions: Callable[[Records], Rows] | None = None
@@ -214,6 +222,8 @@ class FamilyOptions(metaclass=_OptionsByName):
     sends_batches: bool | Callable[[Mapping[str, Parameter]], bool] = False
     """Whether the job has a write-ahead sink, or a function that says so for the parameters of a workload.
     Then the target refuses several batches in a row in some scenarios."""
+    calls_outside: bool = False
+    """Whether sinks or sources of the user's own run, whose calls to the outside fail in some scenarios."""
     writes_files: bool = False
     """Whether all that the job writes are part files, in folders or an object store. In some scenarios a
     consumer then takes the visible ones away."""
@@ -306,6 +316,10 @@ _OPTIONS: Final[_Members] = {
     "settles": (lambda value: type(value) is bool, "True or False"),
     "fan_out": (lambda value: type(value) is int and value >= 1, "a whole number of 1 or more"),
     "any_backend": (lambda value: type(value) is bool, "True or False"),
+    "waits_ms": (
+        lambda it: isinstance(it, Sequence) and all(type(each) is int and each > 0 for each in it),
+        "numbers of milliseconds, as in (60_000,)",
+    ),
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
     "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),
@@ -317,6 +331,7 @@ _OPTIONS: Final[_Members] = {
     "simpler_parameters": (_is_function_or_none, "a function simpler_parameters(parameters)"),
     "as_program": (_is_function_or_none, "a function as_program(records, parameters)"),
     "sends_batches": (lambda value: type(value) is bool or callable(value), "True, False or a function"),
+    "may_repeat": (_is_function_or_none, "a function may_repeat(row)"),
     "table_keys": (lambda value: type(value) is int and value >= 0, "the number of key columns"),
     "versions": (_is_function_or_none, "a function versions(records)"),
     "written_at_end": (lambda value: type(value) is bool, "True or False"),
@@ -330,6 +345,7 @@ _OPTIONS: Final[_Members] = {
         lambda it: isinstance(it, Mapping) and it.keys() <= HOMES.keys() and all(map(callable, it.values())),
         "functions by the names of systems, as in {'bytewax': flow_of}",
     ),
+    "calls_outside": (lambda value: type(value) is bool, "True or False"),
     "writes_files": (lambda value: type(value) is bool, "True or False"),
     "batch": (lambda value: type(value) is bool, "True or False"),
     "servers": (

@@ -45,6 +45,7 @@ FaultKind: TypeAlias = Literal[
     "move_output",
     "pause_worker",
     "lose_folder",
+    "fail_call",
 ]
 Means: TypeAlias = Literal[
     "",
@@ -110,6 +111,7 @@ Target: TypeAlias = Literal[
     "output",
     "worker",
     "folder",
+    "call",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]

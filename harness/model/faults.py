@@ -76,7 +76,8 @@ class FaultRow:
     """What the fault does, for a plan. ``{task}`` stands where the plan names the task, if it does, and
     ``{server}`` for the server."""
     sentence: str
-    """What the fault did, for a report. ``{task}`` stands for the task that passed the point."""
+    """What the fault did, for a report. ``{task}`` stands for the task that passed the point,
+    ``{server}`` for the server."""
     delay: Delay = "none"
     """Whether ``Fault.delay`` says by how many steps the fault holds something back, by how much a clock
     jumps, or for how many milliseconds a server is gone or a listing is short."""
@@ -323,7 +324,7 @@ _ROWS: Final = (
         POINTS,
         Capability.SERVER_FAULTS,
         "kill {server}",
-        "the server was killed",
+        "{server} was killed",
         # After which it is started again.
         delay="optional",
         weight=4,
@@ -334,7 +335,7 @@ _ROWS: Final = (
         POINTS,
         Capability.SERVER_FAULTS,
         "pause {server}",
-        "the server was paused",
+        "{server} was paused",
         delay="required",
     ),
     FaultRow(
@@ -343,7 +344,7 @@ _ROWS: Final = (
         POINTS,
         Capability.SERVER_FAULTS,
         "cut a connection to {server}",
-        "a connection to the server was cut",
+        "a connection to {server} was cut",
         # In the middle of the next answer, not of the next request: the server has done what it was asked.
         means=("answer",),
         weight=4,
@@ -473,6 +474,17 @@ _ROWS: Final = (
         weight=0,
         outside_weight=1,
     ),
+    FaultRow(
+        "fail_call",
+        "call",
+        ("element",),
+        Capability.FAILED_CALLS,
+        "answer a call of {task} with an error",
+        "a call of {task} to the outside was answered with an error",
+        # Plain: nothing is done. Otherwise the call took place.
+        means=("answer",),
+        weight=0,
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
@@ -481,7 +493,7 @@ FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
-_OF_SOME_JOBS: Final = frozenset(("server", "pause", "row", "input", "output", "worker", "folder"))
+_OF_SOME_JOBS: Final = frozenset(("server", "pause", "row", "input", "output", "worker", "folder", "call"))
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
     row.kind for row in _ROWS if row.strikes not in _OF_SOME_JOBS
 )

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from onceproof.harness.model.run_record import RunRecord
 
 Row: TypeAlias = tuple[Any, ...]
 Cut: TypeAlias = Mapping[str, int]
@@ -182,6 +185,8 @@ class History:
     statistics: Statistics = field(default_factory=Statistics)
     trace: dict[str, Any] | None = None
     """Lanes, arrows and marks for the diagram and the explanation; only a replay fills it."""
+    record: RunRecord | None = None
+    """What a run of a real system leaves for its reader."""
 
     def attempt_started(
         self,
@@ -205,13 +210,23 @@ class History:
         self.events.append((step, ATTEMPT_STARTED, attempt, payload))
 
     def fault_fired(
-        self, step: int, kind: str, point: str, task: str, means: str = "", outside: bool = False
+        self,
+        step: int,
+        kind: str,
+        point: str,
+        task: str,
+        means: str = "",
+        outside: bool = False,
+        server: str = "",
     ) -> None:
         """Record that a planned fault struck; ``means`` is "" for the default of its kind.
 
-        ``outside``: the point was passed as the harness sees a program of which nothing is known.
+        ``outside``: the point was passed as the harness sees a program of which nothing is known. ``server``:
+        which one was struck; "": none was.
         """
         payload: dict[str, Any] = {"point": point, "task": task}
+        if server:
+            payload["server"] = server
         if outside:
             payload["outside"] = True
         if means:

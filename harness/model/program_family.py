@@ -6,19 +6,24 @@ The rules this module lives by:
   Its job is a stand-in: the program does the work, and only ``--system command`` can run it.
 - Input and expected rows come from the family that the file names as its oracle. Without one each record has
   a number, and each number must come out once.
-- Of a file in Python only ``generate`` and ``expected`` are asked; the rest has defaults.
+- Of a file in Python only ``generate`` and ``expected`` are asked; the rest has defaults. The parameters of
+  its functions are checked when the file is loaded.
+- With several outputs ``expected`` returns a mapping from their names to rows. Each row becomes one that
+  begins with the name, as those of a job with several sinks do. ``record_schema`` and ``row_schema`` may be
+  mappings by the names of inputs and outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from random import Random
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
-from onceproof.harness.model.columns import OrderedBy, columns_of
+from onceproof.harness.model.columns import column_types_of, columns_of
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Declared,
@@ -32,12 +37,17 @@ from onceproof.harness.model.family import (
     nearest,
     options_of,
 )
+from onceproof.harness.model.history import Row
+from onceproof.harness.model.program_ends import NO_COMPARISON, Input, Output, splits_of
 from onceproof.harness.model.program_file import FlinkJob, ProgramFile, ProgramFileError, read_program_file
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.user_file import error_line, import_file
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
+
+Schema: TypeAlias = str | Mapping[str, str]
+"""Columns in Spark DDL; those of several inputs or outputs by name."""
 
 SYSTEM: Final = "command"
 """The system that runs programs."""
@@ -80,20 +90,28 @@ class ProgramFamily:
         """The user's own file with the oracle, as tracebacks name it; None: it is not one of a user."""
         self._oracle = oracle
         self.generator_version: int = getattr(oracle, "generator_version", 1)
-        self.record_schema: str = getattr(oracle, "record_schema", "")
-        self.row_schema: str = getattr(oracle, "row_schema", "")
+        self._record_schema: Schema = getattr(oracle, "record_schema", "")
+        self._row_schema: Schema = getattr(oracle, "row_schema", "")
+        # Rows of several outputs have no schema in common.
+        has_one = isinstance(self._record_schema, str) and len(file.outputs) == 1
+        self.record_schema: str = self._record_schema if has_one else ""
+        self.row_schema: str = self._row_schema if has_one and isinstance(self._row_schema, str) else ""
         self.oracle_sql: str = getattr(oracle, "oracle_sql", "SELECT 1")
         asked = options_of(oracle)
-        repeats = asked.at_least_once or ("rows" if file.promise == "at_least_once" else None)
+        versions = asked.versions
+        tags = len(file.outputs) > 1
         self.options = FamilyOptions(
             declares=asked.declares,
-            at_least_once=repeats,
-            table_keys=asked.table_keys,
-            versions=asked.versions,
+            at_least_once=asked.at_least_once or ("rows" if file.is_at_least_once else None),
+            may_repeat=None if file.is_at_least_once else self._may_repeat(),
+            table_keys=asked.table_keys + tags if asked.table_keys else 0,
+            versions=None if versions is None else lambda records: self._tagged(versions(records)),
             servers=file.servers,
-            tolerance=file.output.tolerance or asked.tolerance,
-            ordered_by=file.output.ordered_by or asked.ordered_by,
+            tolerance={} if tags else file.outputs[0].tolerance or asked.tolerance,
+            ordered_by=None if tags else file.outputs[0].ordered_by or asked.ordered_by,
         )
+        if tags and (asked.tolerance or asked.ordered_by):
+            raise FamilyError(f"{oracle_file or path}: {NO_COMPARISON}")
         for problem in self.options.wrong_columns(self.row_columns):
             raise FamilyError(f"{path}: output.{problem}")
 
@@ -105,12 +123,25 @@ class ProgramFamily:
 
     @property
     def row_columns(self) -> tuple[str, ...]:
-        """The columns of a row, in the order in which they are compared; none if neither file says any."""
-        return self.file.output.columns or columns_of(self.row_schema)
+        """The columns of a row, in the order in which they are compared; none of several outputs."""
+        return tuple(self.columns_of(self.file.outputs[0])) if len(self.file.outputs) == 1 else ()
+
+    def columns_of(self, end: Input | Output) -> dict[str, str]:
+        """Return the columns of a record or row with their types as Spark DDL has them; "": not known."""
+        schema = self._record_schema if isinstance(end, Input) else self._row_schema
+        types = column_types_of(schema if isinstance(schema, str) else schema.get(end.name, ""))
+        if isinstance(end, Output) and end.columns:
+            return {name: types.get(name, "") for name in end.columns}
+        return types
 
     def generate(self, random: Random) -> Workload:
         """Draw splits of records, as the oracle does."""
         workload: Workload = self._oracle.generate(random)
+        if isinstance(workload, Workload):
+            try:
+                splits_of(self.file.inputs, list(workload.records))
+            except ValueError as error:
+                raise FamilyError(f"{self.path}: input: {error}") from None
         return workload
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
@@ -121,24 +152,49 @@ class ProgramFamily:
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return the rows that the oracle expects."""
-        rows: Rows = self._oracle.expected(records, declared)
-        return rows
+        return self._tagged(self._oracle.expected(records, declared))
+
+    def _tagged(self, rows: Rows | Mapping[str, Rows]) -> Rows:
+        """Return the rows of all outputs, each behind the name of its output; those of one as they are."""
+        if len(self.file.outputs) == 1 and not isinstance(rows, Mapping):
+            return rows
+        names = [output.name for output in self.file.outputs]
+        # A family with several sinks has put their names there itself.
+        tagged: Rows = (
+            [(name, *row) for name, own in rows.items() for row in own] if isinstance(rows, Mapping) else rows
+        )
+        for row in tagged:
+            if not row or row[0] not in names:
+                raise FamilyError(
+                    f"{self.oracle_file or self.name}: {row!r} belongs to no output: return a mapping from"
+                    f" {', '.join(names)} to rows"
+                )
+        return tagged
+
+    def _may_repeat(self) -> Callable[[Row], bool] | None:
+        file = self.file
+        names = {each.name for each in file.outputs if file.promise_of(each) == "at_least_once"}
+        return (lambda row: row[0] in names) if names else None
 
 
 class EachRecordOnce:
     """Records with a number and a key, each of which comes out once; the oracle of a program without one.
 
-    Splits are read in any order. So what has an order stands in one split: all records, or those of a key,
-    which is then part of a row.
+    With several inputs each has a split, and with several outputs each record comes out once of each. Splits
+    are read in any order. So what has an order stands in one split: all records, or those of a key, which is
+    then part of a row.
     """
 
-    record_schema = "id BIGINT, key STRING"
-
-    def __init__(self, ordered_by: OrderedBy | None = None) -> None:
+    def __init__(self, file: ProgramFile) -> None:
+        number, key = file.columns.get("id", "id"), file.columns.get("key", "key")
+        self.record_schema = f"{number} BIGINT, {key} STRING"
+        self.row_schema = f"{number} BIGINT"
+        self._inputs = [each.name for each in file.inputs if each.name]
+        self._outputs = [each.name for each in file.outputs if len(file.outputs) > 1]
         self._most_splits = MOST_SPLITS
         self._spreads_keys = True
-        self.row_schema = "id BIGINT"
-        if ordered_by is not None and "key" in ordered_by.key:
+        ordered_by = file.outputs[0].ordered_by
+        if ordered_by is not None and key in ordered_by.key:
             self._spreads_keys = False
             self.row_schema = self.record_schema
         elif ordered_by is not None:
@@ -148,7 +204,7 @@ class EachRecordOnce:
         """Draw up to MOST_RECORDS records in up to MOST_SPLITS splits; no two have the same number."""
         splits: dict[str, Sequence[InputRecord]] = {}
         number = 0
-        for split in range(1 + int(random.random() * self._most_splits)):
+        for split in range(len(self._inputs) or 1 + int(random.random() * self._most_splits)):
             records: list[InputRecord] = []
             time = 0
             first_key = 0 if self._spreads_keys else split * KEYS
@@ -156,15 +212,16 @@ class EachRecordOnce:
                 time += int(random.random() * LATEST_STEP_MS)
                 records.append((time, (number, f"k{first_key + int(random.random() * KEYS)}")))
                 number += 1
-            splits[f"split-{split}"] = records
+            splits[self._inputs[split] if self._inputs else f"split-{split}"] = records
         return Workload(splits)
 
-    def expected(self, records: Records, declared: Declared) -> Rows:
+    def expected(self, records: Records, declared: Declared) -> Rows | Mapping[str, Rows]:
         """Return the number of each record, with its key where that is part of a row."""
         columns = len(columns_of(self.row_schema))
-        return [
+        rows = [
             value[:columns] for split in records.values() for _, value in split if isinstance(value, tuple)
         ]
+        return dict.fromkeys(self._outputs, rows) if self._outputs else rows
 
 
 def program_family(path: Path, named_family: Any, said: str = "") -> ProgramFamily:
@@ -185,7 +242,7 @@ def program_family(path: Path, named_family: Any, said: str = "") -> ProgramFami
             if each.flink is None:
                 raise FamilyError(f"{place}: upgrade takes jobs of Flink, and the file has no table [flink]")
     if not file.oracle:
-        return ProgramFamily(path, file, EachRecordOnce(file.output.ordered_by), None, said, before)
+        return ProgramFamily(path, file, EachRecordOnce(file), None, said, before)
     place = path.parent / file.oracle
     if not file.oracle.endswith(".py"):
         return ProgramFamily(path, file, named_family(file.oracle), None, said, before)
@@ -205,9 +262,27 @@ def _check_oracle(module: ModuleType, place: Path) -> None:
         if not callable(getattr(module, member, None)):
             near = nearest(member, vars(module))
             raise FamilyError(f"{place}: an oracle needs a function {member!r}; it is missing{near}")
-    if not isinstance(getattr(module, "record_schema", None), str):
-        raise FamilyError(
-            f"{place}: an oracle needs 'record_schema', the columns of a record, as in 'word STRING'"
-        )
-    if not isinstance(options_of(module), FamilyOptions):
-        raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {module.options!r}")
+    for member, example in (("record_schema", "word STRING"), ("row_schema", "word STRING, n BIGINT")):
+        schema = getattr(module, member, "" if member == "row_schema" else None)
+        if not isinstance(schema, str | Mapping):
+            raise FamilyError(
+                f"{place}: an oracle needs {member!r}, the columns as in {example!r}, or a mapping of such"
+                " by the names of several inputs or outputs"
+            )
+    options = options_of(module)
+    if not isinstance(options, FamilyOptions):
+        raise FamilyError(f"{place}: 'options' must be FamilyOptions(...), not {options!r}")
+    functions: tuple[tuple[str, object, tuple[str, ...]], ...] = (
+        ("generate", module.generate, ("random",)),
+        ("expected", module.expected, ("records", "declared")),
+        ("versions", options.versions, ("records",)),
+    )
+    for name, function, parameters in functions:
+        if callable(function):
+            try:
+                signature(function).bind(*parameters)
+            except TypeError as error:
+                raise FamilyError(
+                    f"{place}: {name}() is called with ({', '.join(parameters)}): {error}; declare"
+                    f" def {name}({', '.join(parameters)})"
+                ) from None

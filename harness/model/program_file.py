@@ -21,13 +21,18 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from onceproof.harness.model.columns import OrderedBy, is_tolerance
+from onceproof.harness.model.columns import OrderedBy
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
+from onceproof.harness.model.program_ends import (
+    CALLED_BY_HARNESS,
+    NO_COMPARISON,
+    SERVER_KINDS,
+    Input,
+    Output,
+    Promise,
+    contradictions,
+)
 
-InputKind: TypeAlias = Literal["files", "kafka", "stdin", "socket"]
-OutputKind: TypeAlias = Literal["files", "kafka", "postgres", "stdout"]
-LineFormat: TypeAlias = Literal["json", "csv", "text"]
-Promise: TypeAlias = Literal["exactly_once", "at_least_once"]
 EndsWhen: TypeAlias = Literal["quiet", "exit"]
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
@@ -37,10 +42,13 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "flink_jars": "the class path of the job's Flink, with its connectors",
     "here": "the folder of the file",
     "folder": "the folder of this trial, in which the program runs; it outlives the program",
-    "input": "the folder of the input files, the topic, or HOST:PORT of the socket",
+    "input": "the folder of the input files, the topic, the table, HOST:PORT of the socket, or the URL",
     "output": "the folder of the output files, the topic, or the table",
+    "host": "the host of the input that is a socket or HTTP",
+    "port": "its port",
     "kafka": "HOST:PORT of the Kafka broker",
     "postgres": "the address of the database",
+    "s3": "the URL of the object store",
     "parallelism": "how parallel the program is asked to be; a kill may change it",
     "start": "the number of this start of the program, from 1",
 }
@@ -48,7 +56,8 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 
 ON_THIS_MACHINE: Final = ("python", "java", "here", "flink_jars")
 """Those that are the same in all trials. A command that builds the program knows no others."""
-_IN_STATEMENTS: Final = ("output",)
+_OF_ENDS: Final[Mapping[str, str]] = {"input": "input", "output": "output", "host": "input", "port": "input"}
+"""Placeholders that stand for an input or output, and with its name for one of several: ``{input.NAME}``."""
 
 READ_POINT: Final[Point] = "element"
 """Passed with each record that the harness gives."""
@@ -62,9 +71,10 @@ _SERVER_OF: Final[Mapping[str, ServerName]] = {
     "kafka": "kafka",
     "kafka_jars": "kafka",
     "postgres": "postgres",
+    "s3": "s3",
 }
 """The server that must be at an end of the program for a placeholder to have a value."""
-_WORD: Final = re.compile(r"\{(\w+)\}")
+_WORD: Final = re.compile(r"\{(\w+(?:\.\w+)?)\}")
 FLINK_VERSION: Final = "2.3.0"
 """Of a job that names none."""
 JOB_RUNS: Final = "onceproof: all tasks of the job run"
@@ -77,7 +87,6 @@ _MARKS_OF_FLINK: Final = {
     "triggered": r"Triggering (checkpoint|savepoint) \d+",
     "completed": r"Completed (checkpoint|savepoint) \d+",
 }
-_Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=60_000)]
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
 
@@ -123,34 +132,23 @@ class FlinkJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A command that runs once before the first start, in the folder of the file: it builds the jar."""
 
 
-class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What feeds the program."""
+class Render(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that is written before each start."""
 
-    kind: InputKind
-    format: LineFormat = "json"
-    pace_ms: _Milliseconds = 5
-    """From one record to the next; 0: all records are there before the program starts."""
-    key: str = ""
-    """Kafka only: the column that is the key of a message."""
+    template: str
+    """A file beside this one, with placeholders."""
+    file: str
+    """Its place below ``{folder}``."""
 
 
-class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the rows of the program appear."""
+class Hooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Commands that run beside the program, in ``{folder}``."""
 
-    kind: OutputKind
-    format: LineFormat = "json"
-    pattern: str = "**/*"
-    """Files only: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
-    columns: tuple[str, ...] = ()
-    """Which fields of a row are compared, in this order; none: those of the family's ``row_schema``."""
-    tolerance: dict[str, float] = {}
-    """See ``FamilyOptions``."""
-    ordered_by: OrderedBy | None = None
-    """See ``FamilyOptions``."""
-    table: str = ""
-    """PostgreSQL only: the table, with its schema and a dot before it if it is in another than the usual."""
-    create: tuple[str, ...] = ()
-    """PostgreSQL only: statements that make the tables, before the first start."""
+    before_start: tuple[str, ...] = ()
+    """Once, before the first start."""
+    after_ready: tuple[str, ...] = ()
+    """After each start, when the program is ready; records are given then."""
+    before_restart: tuple[str, ...] = ()
 
 
 class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,22 +167,55 @@ class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that the harness knows of a program on trial."""
 
-    input: Input
-    output: Output
+    input: Input | tuple[Input, ...]
+    output: Output | tuple[Output, ...]
     program: Command = Command(())
     flink: FlinkJob | None = None
     oracle: str = ""
     """A family, or a Python file with ``generate`` and ``expected``; none: each record comes out once."""
+    columns: dict[Literal["id", "key"], str] = {}
+    """Other names for the columns of the records that there are without an oracle."""
     promise: Promise = "exactly_once"
     done: Done = Done()
     marks: dict[str, str] = {}
     """By protocol point, a regular expression for what the program prints as it passes the point."""
+    render: tuple[Render, ...] = ()
+    hooks: Hooks = Hooks()
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """All inputs; one that stands alone need not have a name."""
+        return (self.input,) if isinstance(self.input, Input) else self.input
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """All outputs; one that stands alone need not have a name."""
+        return (self.output,) if isinstance(self.output, Output) else self.output
+
+    @property
+    def ends(self) -> tuple[Input | Output, ...]:
+        """All inputs and outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def pace_ms(self) -> int:
+        """From one record to the next; of several inputs the longest."""
+        return max(each.pace_ms for each in self.inputs)
+
+    @property
+    def is_at_least_once(self) -> bool:
+        """Whether no output promises more."""
+        return all(self.promise_of(each) == "at_least_once" for each in self.outputs)
+
+    def promise_of(self, output: Output) -> Promise:
+        """Return what an output promises."""
+        return output.promise or self.promise
 
     @property
     def servers(self) -> tuple[ServerName, ...]:
         """The servers at the ends of the program."""
-        kinds = (self.input.kind, self.output.kind)
-        return tuple([name for name in ("postgres", "kafka") if name in kinds])
+        kinds = {each.kind for each in self.ends}
+        return tuple([name for name in SERVER_KINDS if name in kinds])
 
     @property
     def points(self) -> tuple[Point, ...]:
@@ -264,14 +295,15 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 
 def _contradictions(file: ProgramFile) -> Iterator[str]:
     """Yield what is wrong with a file whose fields have the right types."""
+    words = _words_of(file)
     for place, text, known in _texts(file):
         for name in _WORD.findall(text):
-            if name not in PLACEHOLDERS:
+            if name not in words and name.partition(".")[0] not in PLACEHOLDERS:
                 yield f"{place}: {{{name}}} stands for nothing{_near(name, known)}"
-            elif name not in known:
-                yield f"{place}: {{{name}}} has no value here: write one of {', '.join(known)}"
             elif (server := _SERVER_OF.get(name)) and server not in file.servers:
                 yield f"{place}: {{{name}}} has no value: neither input nor output is of the kind {server!r}"
+            elif name not in known:
+                yield f"{place}: {{{name}}} has no value here: write one of {', '.join(known)}"
     yield from _contradictions_of_flink(file)
     for point in file.marks:
         if point not in POINTS:
@@ -283,19 +315,40 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
             re.compile(pattern)
         except re.error as error:
             yield f"{place}: {pattern!r} is no regular expression: {error}"
-    if file.input.key and file.input.kind != "kafka":
-        yield f"input.key belongs to the kind 'kafka', not to {file.input.kind!r}"
-    if (file.output.kind == "postgres") != bool(file.output.table):
-        yield "output.table belongs to the kind 'postgres', which needs it"
-    for column, amount in file.output.tolerance.items():
-        if not is_tolerance(amount):
-            yield f"output.tolerance.{column}: {amount} is not above 0 and below 1"
-    if file.output.create and file.output.kind != "postgres":
-        yield f"output.create belongs to the kind 'postgres', not to {file.output.kind!r}"
-    if file.output.pattern.startswith("/") or ".." in Path(file.output.pattern).parts:
-        yield f"output.pattern: {file.output.pattern!r} leaves {{output}}; write it relative to that folder"
-    if file.done.when == "exit" and file.input.kind == "kafka":
+    for kind, ends in _ends_by_word(file).items():
+        names = [each.name for each in ends]
+        if not names or len(set(names)) < len(names) or ("" in names and len(names) > 1):
+            yield f"{kind}: each [[{kind}]] needs a name of its own"
+        for name, end in zip(names, ends, strict=True):
+            yield from contradictions(f"{kind}.{name}" if len(names) > 1 else kind, end)
+    if len(file.outputs) > 1 and any(each.tolerance or each.ordered_by for each in file.outputs):
+        yield f"output: {NO_COMPARISON}"
+    for number, rendered in enumerate(file.render):
+        if rendered.file.startswith("/") or ".." in Path(rendered.file).parts:
+            yield f"render[{number}].file: {rendered.file!r} leaves {{folder}}; write it relative to that"
+    if file.columns and file.oracle:
+        yield "columns: they rename those of records without an oracle; the oracle names its own"
+    if file.done.when == "exit" and any(each.kind == "kafka" for each in file.inputs):
         yield "done.when: a topic has no end: a program that reads one is done when it is 'quiet'"
+
+
+def _ends_by_word(file: ProgramFile) -> dict[str, tuple[Input | Output, ...]]:
+    return {"input": file.inputs, "output": file.outputs}
+
+
+def _words_of(file: ProgramFile) -> list[str]:
+    """Return the placeholders that have a value in the file's commands."""
+    words: list[str] = []
+    for name in PLACEHOLDERS:
+        if name not in _OF_ENDS:
+            words += [name] if _SERVER_OF.get(name) in (None, *file.servers) else []
+            continue
+        ends = _ends_by_word(file)[_OF_ENDS[name]]
+        if name in ("host", "port"):
+            ends = tuple([each for each in ends if each.kind in CALLED_BY_HARNESS])
+        words += [name] if len(ends) == 1 else []
+        words += [f"{name}.{each.name}" for each in ends if each.name]
+    return words
 
 
 def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:
@@ -328,23 +381,36 @@ def _patterns(file: ProgramFile) -> Iterator[tuple[str, str]]:
 
 def _texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
     """Yield each text in which placeholders may stand, with its place and the placeholders known there."""
-    program = file.program
-    words: tuple[tuple[str, Sequence[str], Collection[str]], ...] = (
-        ("program.command", program.command, PLACEHOLDERS),
-        ("program.resume", program.resume, PLACEHOLDERS),
+    program, hooks = file.program, file.hooks
+    all_words = _words_of(file)
+    of_trial = [word for word in all_words if word not in ("parallelism", "start")]
+    words: list[tuple[str, Sequence[str], Collection[str]]] = [
+        ("program.command", program.command, all_words),
+        ("program.resume", program.resume, all_words),
         ("program.prepare", program.prepare, ON_THIS_MACHINE),
-        ("output.create", file.output.create, _IN_STATEMENTS),
-    )
+        ("hooks.before_start", hooks.before_start, all_words),
+        ("hooks.after_ready", hooks.after_ready, all_words),
+        ("hooks.before_restart", hooks.before_restart, all_words),
+    ]
+    for kind, ends in _ends_by_word(file).items():
+        for end in ends:
+            own = [kind, f"{kind}.{end.name}"] if end.name else [kind]
+            words.append((f"{kind}.create", end.create, own))
+    for output in file.outputs:
+        words.append(("output.command", output.command, of_trial))
+        words.append(("output.catalog", tuple(output.catalog.values()), of_trial))
     for place, texts, known in words:
         for number, text in enumerate(texts):
             yield f"{place}[{number}]", text, known
+    for given in file.inputs:
+        yield "input.url", given.url, of_trial
     if file.flink is not None:
         for number, text in enumerate(file.flink.arguments):
-            yield f"flink.arguments[{number}]", text, PLACEHOLDERS
+            yield f"flink.arguments[{number}]", text, all_words
         for number, text in enumerate(file.flink.prepare):
             yield f"flink.prepare[{number}]", text, ON_THIS_MACHINE
     for name, value in program.environment.items():
-        yield f"program.environment.{name}", value, PLACEHOLDERS
+        yield f"program.environment.{name}", value, all_words
 
 
 def _near(name: str, names: Collection[str]) -> str:
@@ -352,7 +418,7 @@ def _near(name: str, names: Collection[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
 
 
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?([\w.]*)`)?")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?([\w.]*)(?:\[.*\])?`)?")
 _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "": ProgramFile,
     "program": Command,
@@ -361,6 +427,8 @@ _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "output": Output,
     "output.ordered_by": OrderedBy,
     "done": Done,
+    "render": Render,
+    "hooks": Hooks,
 }
 
 

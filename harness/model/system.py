@@ -103,6 +103,14 @@ class Controlled(Protocol):
         """Run a scenario without its faults, and return what it measures."""
 
 
+@runtime_checkable
+class Versioned(Protocol):
+    """A system that knows with which versions a family runs."""
+
+    def versions(self, family: Family) -> Iterable[tuple[str, str]]:
+        """Yield names of programs, packages and servers, each with its version."""
+
+
 def prepared(system: System, scenario: Scenario) -> Scenario:
     """Return the scenario with what the system decides before a run, without what its user cannot ask."""
     if scenario.operations is not UNSET:

@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -48,6 +49,20 @@ def import_alone(path: Path, prefix: str) -> ModuleType:
         del sys.modules[module_name]
         raise
     return module
+
+
+def modules_in(folders: Collection[Path], names: Iterable[str] | None = None) -> list[str]:
+    """Return the names of the imported modules whose files lie in some folders.
+
+    Args:
+        names: those of the modules that are looked at; None: all.
+    """
+    found = []
+    for name in list(sys.modules if names is None else names):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if isinstance(file, str) and Path(file).absolute().parent in folders:
+            found.append(name)
+    return found
 
 
 def defined_in(path: Path) -> frozenset[str]:

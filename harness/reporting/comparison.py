@@ -25,8 +25,8 @@ from onceproof.harness.reporting.report_builder import (
     machine_text,
     time_text,
 )
-from onceproof.harness.reporting.revisions import engine_version, families_version
 from onceproof.harness.trials.failures import FailureCase
+from onceproof.harness.trials.revisions import engine_version, families_version
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import waiting_share
 from onceproof.reports.model import Facts, FamilyResult, Report, SystemResult

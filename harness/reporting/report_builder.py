@@ -42,11 +42,11 @@ from onceproof.harness.model.family_places import is_built_in, script_of
 from onceproof.harness.model.fault_kinds import POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.system import System, can_strike
-from onceproof.harness.reporting.revisions import engine_version, families_version
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.minimums import properties_asked
 from onceproof.harness.trials.output_files import OutputUnwritable, unwritable, write_file
+from onceproof.harness.trials.revisions import engine_version, families_version
 from onceproof.harness.trials.runner import RunResult
 from onceproof.harness.trials.tally import FamilyTally, Tally
 from onceproof.harness.trials.trial import SIMULATED

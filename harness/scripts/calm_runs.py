@@ -7,8 +7,8 @@ Rules:
   checkpoints and watermarks come, how much time passes. None has a fault, a restart or a rescale.
 - What all of them agree on is determined by the records. A row is judged by the columns on which they agree,
   as multisets; by all columns if the runs are equal.
-- Some let an hour pass, or a day. A job whose rows depend on that is judged by the others where no clock is
-  set: a run takes seconds, and a minute passes in one of those.
+- Some let an hour pass, a day, or as much as the job's state and timers wait. A job whose rows depend on
+  that is judged by the others where no clock is set: a run takes seconds, and a minute passes in one.
 - A run that fails, or does not end, has no rows.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -39,6 +40,8 @@ RowCounts: TypeAlias = Counter[Row]
 _LARGE_BUFFER: Final = 40
 _CHECKPOINTS_MS: Final = (1, 3, 10)
 MINUTE_MS: Final = 60_000
+_PLACES: Final = (0.5, 1.0, 1.5)
+"""Where much time passes: state that is needed before and after it must be there."""
 _MOST_KEPT: Final = 2_000
 _MOST_VARIANTS: Final = 100
 _UNIFORM: Final = 8
@@ -89,15 +92,22 @@ def variants_of(calm: Scenario) -> Iterator[Scenario]:
     yield _after(calm, MINUTE_MS)
 
 
-def later_variants_of(calm: Scenario) -> Iterator[Scenario]:
-    """Yield scenarios over the same records in which much time passes between two of them."""
-    for passed_ms in (HOUR_MS, LONGEST_MS):
-        yield _after(calm, passed_ms)
+def later_variants_of(calm: Scenario, waits_ms: Sequence[int] = ()) -> Iterator[Scenario]:
+    """Yield scenarios over the same records in which much time passes between two of them.
+
+    Args:
+        waits_ms: how long the job's state and timers wait.
+    """
+    ends_ms = [ms + just for ms in waits_ms for just in (0, 1)]
+    for passed_ms in dict.fromkeys((HOUR_MS, LONGEST_MS, *ends_ms)):
+        for place in _PLACES:
+            yield _after(calm, passed_ms, place)
 
 
-def _after(calm: Scenario, passed_ms: int) -> Scenario:
-    middle = max(1, calm.record_count())
-    passes = Fault("clock_ahead", "element", occurrence=middle, delay=passed_ms)
+def _after(calm: Scenario, passed_ms: int, place: float = 1.0) -> Scenario:
+    """Return a scenario in which time passes; ``place`` is in records of two operators each."""
+    nth = max(1, round(place * calm.record_count()))
+    passes = Fault("clock_ahead", "element", occurrence=nth, delay=passed_ms)
     return _limited(replace(calm, faults=(passes,)))
 
 
@@ -118,10 +128,11 @@ class CalmRuns:
 
     Args:
         family: the one whose job runs.
+        waits_ms: how long its state and timers wait in processing time.
     """
 
-    def __init__(self, family: Family) -> None:
-        self._family = family
+    def __init__(self, family: Family, waits_ms: Sequence[int] = ()) -> None:
+        self._family, self._waits_ms = family, waits_ms
         self._rows: dict[tuple[object, ...], RowCounts | None] = {}
         self._variants: dict[tuple[object, ...], list[RowCounts]] = {}
 
@@ -141,8 +152,11 @@ class CalmRuns:
             over_time: whether those count in which much time passes.
         """
         found = []
-        for variants in (variants_of, later_variants_of) if over_time else (variants_of,):
-            key = (variants, key_of(records))
+        later = partial(later_variants_of, waits_ms=self._waits_ms)
+        for name, variants in (("at once", variants_of), ("later", later)):
+            if name == "later" and not over_time:
+                continue
+            key = (name, key_of(records))
             if key not in self._variants:
                 if len(self._variants) >= _MOST_VARIANTS:
                     self._variants.clear()

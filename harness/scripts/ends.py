@@ -152,7 +152,7 @@ def build(
     outside = _outside_of(io) if real.sinks or any(pool.own_splits for pool in pools.values()) else None
     for name, node, source in sources:
         arguments = node.create.args[1:]  # type: ignore[attr-defined]
-        pooled = _pooled(io.source(name), name, pools[name], source, outside)
+        pooled = _pooled(io, name, pools[name], source, outside)
         node.create = partial(node.create.func, pooled, *arguments)  # type: ignore[attr-defined]
     sizes = _parallelisms(operators, io.parallelism)
     kept = set()
@@ -195,12 +195,22 @@ def _outside_of(io: JobIO) -> Outside | None:
     return io.system.outside
 
 
-def _pooled(log: Source, name: str, pool: Pool, source: Source, outside: Outside | None) -> PooledSource:
-    if outside is None or not pool.own_splits:
+def _pooled(io: JobIO, name: str, pool: Pool, source: Source, outside: Outside | None) -> PooledSource:
+    log = io.source(name)
+    if outside is None or not pool.own_splits or not isinstance(io, SimulatedIO):
         return PooledSource(log, name, pool, None)
+    system = io.system
 
     def open_own(inner: SplitReader, split: str, position: int | None) -> SplitReader:
-        return CountingReader(inner, source, split, position, outside.positions, log.is_bounded)
+        return CountingReader(
+            inner,
+            source,
+            split,
+            position,
+            outside.positions,
+            log.is_bounded,
+            lambda: system.call_fault(),  # Which follows when the world of the run is made.
+        )
 
     return PooledSource(log, name, pool, open_own)
 

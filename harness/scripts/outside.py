@@ -6,6 +6,7 @@ Rules:
   ``entered``; then the functions that open, move and delete files lead into a folder of the run. What the
   sink only reads, and has not written, is read where it is.
 - Values are containers in globals and class attributes that only sinks use: what stands in for a server.
+- A call to the system, or to a database, may fail by a fault, before or after it has taken place.
 - A process that dies takes with it what a file has not flushed, and what a database has not committed.
 - A row is a line of text, a row of a table, an entry of a container, or a printed line. Its first cell names
   the place. In names of files, what differs from run to run (numbers, random parts) is ``#``.
@@ -14,6 +15,7 @@ Rules:
 from __future__ import annotations
 
 import builtins
+import errno
 import io
 import os
 import re
@@ -26,11 +28,13 @@ from copy import deepcopy
 from pathlib import Path
 from shutil import copytree, rmtree
 from tempfile import mkdtemp
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import finalize, ref
 from zlib import crc32
 
 from onceproof.harness.model.history import Row
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.scripts.rows import comparable
 from onceproof.harness.systems.kit.sqlite_tables import SQLITE, tables_in
 
@@ -49,8 +53,34 @@ _MOVES: Final = ("rename", "replace", "link", "symlink")
 _OS: Final[Mapping[str, Callable[..., Any]]] = {
     name: getattr(os, name) for name in ("open", *_READS, *_WRITES, *_MOVES)
 }
+ANSWERED: Final = "answer"
+"""The means of a failed call that has taken place."""
 _OPEN: Final = builtins.open
 _CONNECT: Final = sqlite3.connect
+
+
+CallFault: TypeAlias = Callable[[], Fault | None]
+_Error: TypeAlias = Callable[[Any], Exception]
+
+
+class CallFailed(OSError, InjectedError):
+    """A call to the system that a fault has answered with an error."""
+
+
+class DatabaseAway(sqlite3.OperationalError, InjectedError):
+    """A call to a database that a fault has answered with an error."""
+
+
+def _no_fault() -> Fault | None:
+    return None
+
+
+def _failed(path: Any) -> Exception:
+    return CallFailed(errno.EIO, os.strerror(errno.EIO), path)
+
+
+def _away(path: Any) -> Exception:
+    return DatabaseAway("disk I/O error")
 
 
 class Written(NamedTuple):
@@ -143,13 +173,17 @@ class Outside:
             namespace[key] = value
 
     @contextmanager
-    def entered(self, sink: str) -> Iterator[None]:
-        """Lead what a sink writes in the block into the folder of the run."""
+    def entered(self, sink: str, call_fault: CallFault = _no_fault) -> Iterator[None]:
+        """Lead what a sink writes in the block into the folder of the run.
+
+        Args:
+            call_fault: returns the fault of the next call to the system, if any.
+        """
         if _running.outside is not None:
             yield
             return
         self._root()
-        _running.outside, self._sink = self, sink
+        _running.outside, _running.call_fault, self._sink = self, call_fault, sink
         vars(os).update(_REDIRECTED)
         vars(builtins)["open"] = vars(io)["open"] = _open
         vars(sqlite3)["connect"] = _connect
@@ -157,7 +191,7 @@ class Outside:
         try:
             yield
         finally:
-            _running.outside = None
+            _running.outside, _running.call_fault = None, _no_fault
             sys.stdout = stdout
             vars(os).update(_OS)
             vars(builtins)["open"] = vars(io)["open"] = _OPEN
@@ -286,6 +320,7 @@ class _Running:
 
     outside: Outside | None = None
     """The world of the sink that runs; None: none does."""
+    call_fault: CallFault = staticmethod(_no_fault)
 
 
 _running: Final = _Running()
@@ -299,14 +334,35 @@ def _exists(path: str) -> bool:
     return True
 
 
-def _called(function: Callable[..., Any], paths: tuple[Any, ...], writes: bool, rest: Any, named: Any) -> Any:
+def answered(function: Callable[..., Any], *values: Any, error: Exception, **named: Any) -> Any:
+    """Call the outside, and raise an error if a fault says so: before the call, or after it."""
+    fault = _running.call_fault()
+    if fault is not None and fault.means != ANSWERED:
+        raise error
+    result = function(*values, **named)
+    if fault is not None:
+        # A file that was opened, or a cursor, which the caller does not get.
+        if hasattr(result, "close"):
+            result.close()
+        raise error
+    return result
+
+
+def _called(
+    function: Callable[..., Any],
+    paths: tuple[Any, ...],
+    writes: bool,
+    rest: Any,
+    named: Any,
+    failure: _Error = _failed,
+) -> Any:
     """Call a function with paths inside of the run; its errors name the paths of the sink."""
     outside = _running.outside
     if outside is None or "dir_fd" in named or "src_dir_fd" in named:
         return function(*paths, *rest, **named)
     places = [outside.inside(path, writes=writes) for path in paths]
     try:
-        return function(*places, *rest, **named)
+        return answered(function, *places, *rest, error=failure(paths[0]), **named)
     except OSError as error:
         error.filename = paths[0]
         if len(paths) > 1:
@@ -348,7 +404,21 @@ def _connect(database: Any, *rest: Any, **named: Any) -> Any:
     if outside is None or (isinstance(database, str) and database.startswith((":", "file:"))):
         return _CONNECT(database, *rest, **named)
     # The tasks of a simulated process have one thread, so that none would ever end a lock.
-    return outside.hold(_called(_CONNECT, (database,), True, rest, {"timeout": 0.0, **named}))
+    settings = {"timeout": 0.0, "factory": _Connection, **named}
+    return outside.hold(_called(_CONNECT, (database,), True, rest, settings, _away))
+
+
+class _Connection(sqlite3.Connection):
+    """A connection whose calls may fail."""
+
+    def execute(self, *values: Any) -> Any:
+        return answered(super().execute, *values, error=_away(None))
+
+    def executemany(self, *values: Any) -> Any:
+        return answered(super().executemany, *values, error=_away(None))
+
+    def commit(self) -> None:
+        answered(super().commit, error=_away(None))
 
 
 _REDIRECTED: Final[Mapping[str, Callable[..., Any]]] = {

@@ -5,8 +5,8 @@ Rules:
 - A sink runs for real if its class is the script's and derives from the interfaces alone (SinkFunction,
   TwoPhaseCommitSinkFunction, Sink and their like), and if nothing in it reaches further than files, SQLite
   and values of the program. A stand-in gets the same rows, so the computed results are judged in any case.
-- Before and after a call a fault may kill the task. A commit may be refused, or answered with an error after
-  it has taken place, as those of the harness are.
+- Before and after a call a fault may kill the task. Any call may be refused, or answered with an error after
+  it has taken place; so may what a sink calls in files and databases, where its own handling of errors runs.
 - A source runs for real if its class is the script's, and two readers return the same records without
   waiting. Its positions are numbers of records to the harness, and its own to itself.
 """
@@ -26,7 +26,16 @@ from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.connectors.source import ForwardingReader, Source, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.protocol_points import ABORTED, ELEMENT, PRE_COMMITTED, RESTORING
-from onceproof.harness.scripts.outside import Outside, is_entered, leave_out_frames, redirect_names
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.user_file import modules_in
+from onceproof.harness.scripts.outside import (
+    ANSWERED,
+    CallFault,
+    Outside,
+    is_entered,
+    leave_out_frames,
+    redirect_names,
+)
 from onceproof.harness.systems.commit_faults import answer, refuse
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 
@@ -95,8 +104,7 @@ def is_of_script(kind: type, folder: Path) -> bool:
 
 
 def _lies_in(module_name: str, folder: Path) -> bool:
-    file = getattr(sys.modules.get(module_name), "__file__", None)
-    return file is not None and Path(file).absolute().parent == folder
+    return bool(modules_in((folder,), (module_name,)))
 
 
 def far_module_of(end: Any, folder: Path) -> str:
@@ -222,15 +230,21 @@ class WatchedSinks:
             if points.before is not None:
                 context.probe(points.before, 0)
             # The outermost of calls that call each other is the one that fails.
-            fault = system.commit_fault() if commits and not is_entered() else None
+            is_outermost = not is_entered()
+            fault = system.commit_fault() if commits and is_outermost else None
             refuse(fault, f"a commit of {name} was refused", _ignore)
+            failure = system.call_fault() if is_outermost and not commits else None
+            if failure is not None and failure.means != ANSWERED:
+                raise InjectedError(f"{call} of {name} failed")
             try:
-                with outside.entered(name):
+                with outside.entered(name, system.call_fault):
                     result = method(target, *values, **named)
             except Exception as error:
                 leave_out_frames(error)
                 raise
             answer(fault, f"a commit of {name} timed out", _ignore)
+            if failure is not None:
+                raise InjectedError(f"{call} of {name} was answered with an error")
             if points.after is not None:
                 context.probe(points.after, 0)
             return result
@@ -355,6 +369,7 @@ class CountingReader(ForwardingReader):
         start: how many records were read before; None: none.
         positions: by split and number of records, the position of the script's reader.
         is_bounded: whether the split has an end in this scenario.
+        call_fault: returns the fault of the next read, if any.
     """
 
     def __init__(
@@ -365,10 +380,12 @@ class CountingReader(ForwardingReader):
         start: int | None,
         positions: dict[tuple[str, int], Any],
         is_bounded: bool,
+        call_fault: CallFault,
     ) -> None:
         super().__init__(inner)
         self._split, self._positions, self._is_bounded = split, positions, is_bounded
         self._count = start or 0
+        self._call_fault = call_fault
         self._owed = 0
         """How many records have arrived that the script's reader has not handed out."""
         self._own = source.open_split(split, positions.get((split, self._count)) if start else None)
@@ -377,7 +394,14 @@ class CountingReader(ForwardingReader):
         """Return the script's next records."""
         if self._owed < limit:
             self._owed += len(self._reader.read(limit - self._owed))
-        records = self._own.read(min(limit, self._owed)) if self._owed else []
+        if not self._owed:
+            return []
+        failure = self._call_fault()
+        if failure is not None and failure.means != ANSWERED:
+            raise InjectedError(f"a read of split {self._split} failed")
+        records = self._own.read(min(limit, self._owed))
+        if failure is not None:
+            raise InjectedError(f"a read of split {self._split} was answered with an error")
         self._owed -= len(records)
         self._count += len(records)
         return records

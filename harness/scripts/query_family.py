@@ -5,16 +5,15 @@ Rules:
 - A family in the sense of `model/family.py`, for one system. Its job for the engine is a stand-in.
 - A driver looks at the file before the first scenario, and says which sources and records it has. The
   driver of a run says which rows should come out (`systems/structured/queries/`).
-- No record is late: Spark drops one or not, as its batches fall. Records come in the order of their times,
-  and change places within the delay of the watermark.
+- Records come in the order of their times, and change places within the delay of the watermark. One more may
+  be late, which Spark drops or not, as its batches fall.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -30,12 +29,16 @@ from onceproof.harness.model.family import (
     Workload,
 )
 from onceproof.harness.model.family_places import QUERIES, joined_address, said_of, script_name
-from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.scripts.calm_runs import determined_by, key_of, settled
 from onceproof.harness.scripts.records import Pool
 from onceproof.harness.scripts.variations import draw_records
 from onceproof.harness.systems.structured.placeholder_job import job, tasks
-from onceproof.harness.systems.structured.queries.event_times import FIRST_MS, own_records, time_of
+from onceproof.harness.systems.structured.queries.event_times import (
+    FIRST_MS,
+    late_among,
+    own_records,
+    time_of,
+)
 from onceproof.harness.systems.structured.queries.query_answer import Answer, Look, accepts
 from onceproof.reports.text import counted
 
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 _MOST_KEPT: Final = 1_000
+_LATE: Final = 0.3
+"""In how many scenarios a record is tried behind the watermark."""
 
 
 class QueryFamily:
@@ -89,6 +94,8 @@ class QueryFamily:
         chance = Chance(random)
         if chance.chance(0.4):
             drawn = self._reordered(chance, drawn)
+        if self.look.may_be_late and chance.chance(_LATE):
+            drawn = self._with_a_late_one(chance, drawn)
         return Workload(drawn)
 
     def _reordered(self, chance: Chance, drawn: Records) -> Records:
@@ -98,16 +105,23 @@ class QueryFamily:
             for place in range(len(own) - 1):
                 if chance.chance(0.3):
                     own[place], own[place + 1] = own[place + 1], own[place]
-        return moved if all(self._is_in_time(own_records(moved, name)) for name in self.pools) else drawn
+        return drawn if self._late_in(moved) else moved
 
-    def _is_in_time(self, records: Sequence[InputRecord]) -> bool:
+    def _with_a_late_one(self, chance: Chance, drawn: Records) -> Records:
+        """Return records of which one comes later than its watermark; the same ones where none can."""
+        moved = {split: list(records) for split, records in drawn.items()}
+        own = chance.choice(tuple(moved.values()))
+        if len(own) > 1:
+            place = chance.integer(0, len(own) - 2)
+            own.insert(chance.integer(place + 1, len(own) - 1), own.pop(place))
+        return moved if self._late_in(moved) == 1 else drawn
+
+    def _late_in(self, records: Records) -> int:
+        """Return how many records are behind the watermark of their source."""
         delay_ms = self.look.delay_ms
         if delay_ms is None:
-            return True
-        times = [time_of(str(text)) or time for time, text in records]
-        return all(
-            latest - time <= delay_ms for latest, time in zip(accumulate(times, max), times, strict=True)
-        )
+            return 0
+        return sum(len(late_among(own_records(records, name), delay_ms)) for name in self.pools)
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
         """Build a job that stands in for the query, and fails at its first record."""

@@ -29,17 +29,13 @@ from onceproof.engine.types import Row, TypeInformation
 from onceproof.engine.types.composite import TupleType
 from onceproof.engine.types.row import RowType, make_row
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.sample_records import DRAWN_RECORDS, MOST_BYTES, MOST_RECORDS, drawn_value
 from onceproof.harness.model.scenario import RecordValue
 from onceproof.harness.model.split_names import split_name
 
-MOST_RECORDS: Final = 200
-"""How many records of a source are read."""
-MOST_BYTES: Final = 64 << 20
-DRAWN_RECORDS: Final = 40
 _SCALARS: Final = (str, int, float, bool, type(None))
 _FAR: Final = ("kafka", "socket_source", "jdbc")
 """In the names of modules: their sources read what is not on this machine."""
-_WORDS: Final = ("ada", "bob", "cy", "dora", "eve")
 
 
 class Pool(NamedTuple):
@@ -190,16 +186,7 @@ def _drawn(kind: TypeInformation, random: Random) -> Any:
         if None in fields:
             return None
         return make_row(kind.names, fields) if isinstance(kind, RowType) else tuple(fields)
-    match kind.python_type.__name__:
-        case "str":
-            return _WORDS[int(random.random() * len(_WORDS))]
-        case "bool":
-            return random.random() < 0.5
-        case "int":
-            return int(random.random() * 10)
-        case "float":
-            return int(random.random() * 400) / 4
-    return None
+    return drawn_value(kind.python_type, random)
 
 
 def sampled_records(path: Path, kind: TypeInformation | None) -> list[Record]:

@@ -35,7 +35,7 @@ from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.harness.model.family import FamilyError, nearest
-from onceproof.harness.model.user_file import error_line
+from onceproof.harness.model.user_file import error_line, modules_in
 from onceproof.harness.scripts.outside import printed
 from onceproof.harness.scripts.pyflink_imports import answer_imports
 
@@ -195,12 +195,11 @@ class Script:
     def _forget_modules_beside(self) -> None:
         """Let the script import the modules in its folder anew, with their globals."""
         folders = {self.path.absolute().parent, *map(Path, _added)}
-        for name in [each for each in sys.modules.keys() - _known if not each.startswith(MODULE)]:
-            file = getattr(sys.modules[name], "__file__", None)
-            if isinstance(file, str) and Path(file).parent in folders:
-                del sys.modules[name]
-            else:
-                _known.add(name)
+        unknown = [each for each in sys.modules.keys() - _known if not each.startswith(MODULE)]
+        beside = modules_in(folders, unknown)
+        for name in beside:
+            del sys.modules[name]
+        _known.update({*unknown} - {*beside})
 
     @contextmanager
     def _running(self, said: io.StringIO) -> Iterator[None]:

@@ -74,6 +74,7 @@ from onceproof.harness.scripts.script import Script, files_beside
 from onceproof.harness.scripts.script_notes import judged_by, order_note
 from onceproof.harness.scripts.special_records import (
     Specials,
+    clock_waits,
     noted_timers,
     specials_of,
     timer_lengths,
@@ -85,6 +86,7 @@ from onceproof.harness.scripts.variations import (
     first_records,
 )
 from onceproof.harness.systems.job_configuration import HONOURED
+from onceproof.harness.systems.simulation.comparison_runs import recorded_checkpoints
 from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_time
 from onceproof.harness.systems.simulation.world import World
 
@@ -145,6 +147,8 @@ class ScriptFamily:
             settles=True,
             batch=self._is_batch,
             fan_out=self._fan_out,
+            waits_ms=self.waits_ms,
+            calls_outside=bool(self._real.ends.sinks) or any(each.own_splits for each in self.pools.values()),
             barriers="aligned" if self._has_forward_edges else None,
         )
 
@@ -216,7 +220,8 @@ class ScriptFamily:
             yield wide._order_note("the order of arrival, on parallelism or on time", variants_of, judged)
         if self._at_once.is_all and not self._over_time.is_all:
             judged = f"{judged_by(self._over_time)} in scenarios that set a clock"
-            yield self._order_note("how much time passes", later_variants_of, judged)
+            later = partial(later_variants_of, waits_ms=self.waits_ms)
+            yield self._order_note("how much time passes", later, judged)
 
     def _order_note(
         self, depends_on: str, variants: Callable[[Scenario], Iterator[Scenario]], judged: str
@@ -286,6 +291,10 @@ class ScriptFamily:
         long = first_records(self.pools, repeats=True)
         repeats = self._calm.rows(long) is not None
         self._trial_records = long if repeats else first
+        with noted_timers() as self._timers:
+            checkpoints = recorded_checkpoints(self, calm_scenario(self, self._trial_records))
+        self.waits_ms = clock_waits(self.operators, checkpoints, self._timers)
+        self._calm = CalmRuns(self, self.waits_ms)
         self._at_once = self._find_determined(over_time=False)
         if not self._at_once.is_all:
             self._try_single()
@@ -314,7 +323,7 @@ class ScriptFamily:
 
     def _set_single(self, is_single: bool) -> None:
         self._is_single = is_single
-        self._calm = CalmRuns(self)
+        self._calm = CalmRuns(self, self.waits_ms)
         self._look_at_graph()
 
     def _look_at_sinks(self, runs: Sequence[RowCounts]) -> None:
@@ -332,11 +341,7 @@ class ScriptFamily:
             raise FamilyError(f"{self.path}: {lost}")
 
     def _find_specials(self) -> dict[str, Specials | None]:
-        timers_ms: tuple[int, ...] = ()
-        if self._at_once.is_all:
-            with noted_timers() as timers:
-                rows_of(self, calm_scenario(self, self._trial_records))
-            timers_ms = timer_lengths(timers)
+        timers_ms = timer_lengths(self._timers.event) if self._at_once.is_all else ()
         specials = self._specials_with(timers_ms)
         if timers_ms and not self._are_determined_with(specials):
             specials = self._specials_with(())
@@ -475,7 +480,12 @@ class ScriptFamily:
             else vertex.parallelism
             for vertex in vertices
         }
+        sources = [graph.vertices[edge.source] for vertex in vertices for edge in vertex.inputs]
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
+        self.mixes: bool = any(
+            source.parallelism > 1 and kind is not PartitionerKind.FORWARD
+            for source, kind in zip(sources, edges, strict=True)
+        )
         self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
 
 

@@ -8,7 +8,8 @@ Rules:
   their length after the record before it, and never goes back further than the watermark strategy allows. So
   no record is late, and what runs without faults determined before stays determined by windows; whether also
   by timers is tried.
-- State expires in processing time, so no record is at the boundary of a time to live.
+- State expires in processing time, which no record reaches: scenarios set the clock by a time to live, or by
+  how long a timer of processing time waits.
 - Where a timestamp is assigned to something other than a number of the source's own records, the job's event
   time may hang on any of their cells. Such records stay as they are.
 """
@@ -16,7 +17,7 @@ Rules:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import gcd
@@ -38,6 +39,7 @@ from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import InputRecord, RecordValue
 from onceproof.harness.scripts.ends import ScriptSource
 from onceproof.harness.scripts.records import Pool
+from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
 
 _LONG_TEXT: Final = 300
 _MOST_CHANGED: Final = 3
@@ -156,10 +158,17 @@ def _column_of(strategy: WatermarkStrategy, pool: Pool, width: int) -> tuple[int
     return None
 
 
+class Timers(NamedTuple):
+    """The timers that functions register: at which time, and for which."""
+
+    event: list[tuple[int, int]]
+    processing: list[tuple[int, int]]
+
+
 @contextmanager
-def noted_timers() -> Iterator[list[tuple[int, int]]]:
-    """Note the timers of event time that functions register in the block: at which time, and for which."""
-    found: list[tuple[int, int]] = []
+def noted_timers() -> Iterator[Timers]:
+    """Note the timers that functions register in the block."""
+    found = Timers([], [])
     serve = ProcessFunction.Context.timer_service
 
     def timer_service(context: ProcessFunction.Context) -> TimerService:
@@ -170,9 +179,9 @@ def noted_timers() -> Iterator[list[tuple[int, int]]]:
 
 
 class _NotingTimers(TimerService):
-    """Passes everything on, and notes the timers of event time."""
+    """Passes everything on, and notes the timers."""
 
-    def __init__(self, service: TimerService, now: int, found: list[tuple[int, int]]) -> None:
+    def __init__(self, service: TimerService, now: int, found: Timers) -> None:
         self._service, self._now, self._found = service, now, found
 
     def current_processing_time(self) -> int:
@@ -182,11 +191,13 @@ class _NotingTimers(TimerService):
         return self._service.current_watermark()
 
     def register_processing_time_timer(self, timestamp: int) -> None:
+        if type(timestamp) is int:
+            self._found.processing.append((self.current_processing_time(), timestamp))
         self._service.register_processing_time_timer(timestamp)
 
     def register_event_time_timer(self, timestamp: int) -> None:
         if self._now > MIN_WATERMARK and type(timestamp) is int:
-            self._found.append((self._now, timestamp))
+            self._found.event.append((self._now, timestamp))
         self._service.register_event_time_timer(timestamp)
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
@@ -207,12 +218,30 @@ def timer_lengths(timers: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     return tuple([step for step in steps if step >= _LEAST_STEP_MS][:1])
 
 
-def _lengths_ms(operators: Sequence[StreamNode]) -> tuple[int, ...]:
+def clock_waits(
+    operators: Sequence[StreamNode], checkpoints: Iterable[RecordedCheckpoint], timers: Timers
+) -> tuple[int, ...]:
+    """Return how long state lives, and how long windows and timers of processing time wait.
+
+    Args:
+        operators: those of the job.
+        checkpoints: those of a run.
+        timers: the timers of that run.
+    """
+    lifetimes = [ms for each in checkpoints for ms in each.lifetimes.values()]
+    waits = Counter(due - now for now, due in timers.processing)
+    common = [wait for wait, _ in waits.most_common(_MOST_LENGTHS)]
+    lengths = (*lifetimes, *_lengths_ms(operators, is_event_time=False), *common)
+    return tuple([length for length in dict.fromkeys(lengths) if length > 0])
+
+
+def _lengths_ms(operators: Sequence[StreamNode], *, is_event_time: bool = True) -> tuple[int, ...]:
+    """Return the sizes, slides and gaps of windows of one kind of time."""
     lengths: dict[int, None] = {}
     for node in operators:
         arguments = node.create.arguments if isinstance(node.create, OperatorFactory) else ()
         for settings in arguments:
-            if isinstance(settings, WindowSettings) and settings.assigner.is_event_time():
+            if isinstance(settings, WindowSettings) and settings.assigner.is_event_time() is is_event_time:
                 lengths.update(dict.fromkeys(settings.assigner.lengths_ms))
     return tuple(lengths)
 

@@ -33,11 +33,11 @@ from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
 from onceproof.harness.trials.counterfactuals import confirmed_cause
+from onceproof.harness.trials.evidence import failure_paths
 from onceproof.harness.trials.examination import runs_of, shrink_to_needed
 from onceproof.harness.trials.failures import (
     FailureCase,
     explanation_of,
-    failure_paths,
     findings_of,
     write_scenario,
 )

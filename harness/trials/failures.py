@@ -22,26 +22,20 @@ The rules this module lives by:
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import msgspec
-
-from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
+from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.oracle import PythonOracle
-from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.checkers.verdict import Verdict, what_is_wrong
 from onceproof.harness.explanation.cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import explain_command, replay_command
 from onceproof.harness.explanation.explanation import Explanation, explain, explain_continuation
-from onceproof.harness.explanation.sentences import sentence_of
 from onceproof.harness.explanation.visible_run import visible_trace
 from onceproof.harness.model.family import Family, Rows
 from onceproof.harness.model.history import ATTEMPT_STARTED, History, rows_at_end
@@ -49,6 +43,12 @@ from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.model.system import System, let_go
 from onceproof.harness.shrinking.reductions import cost_of
 from onceproof.harness.shrinking.shrinker import ShrinkResult
+from onceproof.harness.trials.evidence import (
+    evidence_folder,
+    failure_paths,
+    keep_evidence,
+    sentence_of_outcome,
+)
 from onceproof.harness.trials.examination import Examined, examine, repeats, runs_of, unexamined
 from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder, replace_file
@@ -61,8 +61,6 @@ from onceproof.harness.trials.trial import Trial, as_run, scenario_of
 Identity: TypeAlias = tuple[str, ...]
 """What makes failures one finding."""
 
-
-FOLDER: Final = "failures"
 MOST_SHRUNK: Final = 10
 MOST_SHRUNK_BY_REAL_RUNS: Final = 3
 
@@ -320,10 +318,14 @@ def store_failure(
     history, verdict = (History(), Verdict(())) if trial is None else (trial.shown, trial.verdict)
     is_run = trial is not None and (repeats(system) or examined.repeated)
     if not is_run:
-        explanation = Explanation(_sentence_of(group.first), "")
+        explanation = Explanation(sentence_of_outcome(group.first), "")
     else:
         assert trial is not None, "a failure that repeats has a trial"
         explanation = explanation_of(trial, examined.cause)
+        if history.record is not None and is_written:
+            kept = evidence_folder(folder, family.name, group.signature)
+            sentence = explanation.sentence
+            keep_evidence(kept, system, family, shrunk.scenario, history, group.signature, sentence)
     if history.trace is None and examined.repeated:
         history.trace = visible_trace(history)
     return FailureCase(
@@ -365,20 +367,6 @@ def _explanation_by_events(trial: Trial) -> Explanation:
     return explain_continuation(
         history, history.trace, verdict, continuation.checkpoint, continuation.parallelism
     )
-
-
-def _sentence_of(outcome: Outcome) -> str:
-    """Return the sentence for a run of which only the outcome is known."""
-    broken, anomaly, where, witness = outcome.violations[0]
-    return sentence_of(Violation(broken, anomaly, where, msgspec.json.decode(witness)))
-
-
-def failure_paths(folder: Path, family: str, signature: Signature) -> tuple[Path, Path]:
-    """Return the files of the shrunk scenario of a failure and of the original one."""
-    digest = blake2b("\n".join((family, *signature)).encode(), digest_size=3).hexdigest()
-    # A family's name may have characters that file names must not have.
-    stem = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', family)}-{digest}"
-    return folder / FOLDER / f"{stem}.json", folder / FOLDER / f"{stem}.original.json"
 
 
 def write_scenario(scenario: Scenario, path: Path) -> None:

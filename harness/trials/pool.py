@@ -73,6 +73,8 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
     """Whether answers hold the abstract states that scenarios were in, from which a run sees what is new."""
     budget: Budget | None = None
     """What each scenario may use; None: as much as it wants."""
+    out: str = ""
+    """The folder of the results, which gets the evidence of failures; "": none does."""
     measured: dict[str, Measured] = {}
     """By the path of its file, what the control run of a program has measured."""
 

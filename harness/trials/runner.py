@@ -158,6 +158,7 @@ def run(
         turns,
         watches=exhausting is not None,
         budget=None if is_real else plan.budget,
+        out="" if out is None else str(out.absolute()),
     )
     with open_output(out) as lines, let_go(system):
         ordered = _InOrder(result.tally, lines, progress, exhausting)

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Thread
 from time import perf_counter, sleep, time
 from typing import NamedTuple, TypeAlias
@@ -34,6 +35,7 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import numbered
 from onceproof.harness.model.system import Controlled, System, find_system, let_go
 from onceproof.harness.systems.simulation.stopping import seconds_for_each
+from onceproof.harness.trials.evidence import evidence_folder, keep_evidence, sentence_of_outcome
 from onceproof.harness.trials.pool import (
     Batch,
     Done,
@@ -80,12 +82,26 @@ class LoadedRun:
         try:
             for tried in tried_scenarios(self._drawn(batch), batch, self.system, notes):
                 lines.append(to_line(tried.outcome))
+                if not tried.outcome.passed and tried.history.record is not None and self.start.out:
+                    self._keep(tried)
                 if self.start.watches:
                     states.append(tuple(sorted(protocol_states_of(tried.history))))
         except Exception as error:
             errors = error_of(error, batch)
         seconds = perf_counter() - started
         return Done(batch.first, tuple(lines), seconds, *errors, batch.place, tuple(states), batch.unaimed)
+
+    def _keep(self, tried: Tried) -> None:
+        """Keep the evidence of the first failure of a signature."""
+        outcome = tried.outcome
+        family = next(each for each in self.families if each.name == outcome.family)
+        assert outcome.signature is not None, "a scenario that fails has one"
+        folder = evidence_folder(Path(self.start.out), family.name, outcome.signature)
+        if not folder.exists():
+            sentence = sentence_of_outcome(outcome)
+            keep_evidence(
+                folder, self.system, family, tried.scenario, tried.history, outcome.signature, sentence
+            )
 
     def _drawn(self, batch: Batch) -> Iterator[tuple[Family, int, Drawing]]:
         """Yield family, seed and drawing of the scenarios of a batch."""

@@ -7,7 +7,8 @@ Rules:
 - A kill of the program is a SIGKILL to the JobManager and all TaskManagers; its parts are one of each. What
   Flink recovers by itself, it recovers. After the death of a JobManager, a stop or an end, the job is
   submitted from its newest complete checkpoint, or from the savepoint of the stop if nothing follows it.
-- Before the first fault no attempt may fail. Later Flink's restarts are Flink's, up to MOST_RESTARTS.
+- Before the first fault no attempt may fail, unless the machine is too busy for heartbeats. Later Flink's
+  restarts are Flink's, up to MOST_RESTARTS.
 - Clusters are kept over trials, one kind at a time; each trial has jobs and folders of its own.
 """
 
@@ -39,6 +40,9 @@ _MOST_KINDS: Final = 2
 MOST_RESTARTS: Final = 20
 """After as many failures of the job in one start, the start has failed."""
 SETTINGS: Final = {
+    # A JobManager that dies alone is missed by its heartbeats, and a busy machine may hold them up.
+    "heartbeat.timeout": "10000",
+    "pekko.ask.timeout": "60 s",
     "execution.checkpointing.interval": "200 ms",
     "execution.checkpointing.min-pause": "100 ms",
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
@@ -52,6 +56,8 @@ SETTINGS: Final = {
 """Those of jobs that set none; a job's own code and its file override them."""
 _SQL_MAIN: Final = "onceproof.SqlScript"
 _FAILS: Final = re.compile(r"\) switched from state RUNNING to (RESTARTING|FAILING)")
+_LATE: Final = re.compile(r"heartbeat", re.IGNORECASE)
+"""In the cause of a failure that is the machine's, which was too busy for Flink."""
 _CAUSE: Final = re.compile(r"(?m)^Caused by: (.*)")
 _SECONDS_BETWEEN_REQUESTS: Final = 0.05
 _SUBMIT_S: Final = 300.0
@@ -183,7 +189,7 @@ class JobProcess:
         self._cluster.fill()
         lines = self._lines_of_log()
         self._restarts += sum(1 for line in lines if _FAILS.search(line))
-        if self._restarts > (MOST_RESTARTS if self._trial.was_struck() else 0):
+        if self._has_failed():
             self._end(1, self._cause())
         elif time.monotonic() - self._asked_at > _SECONDS_BETWEEN_REQUESTS:
             lines += self._follow()
@@ -337,6 +343,12 @@ class JobProcess:
                 if read_metadata((folder / METADATA).read_bytes(), {}) is not None:
                     self._trial.restored = folder
                     return
+
+    def _has_failed(self) -> bool:
+        """Return whether the job has failed more often than Flink may restart it."""
+        if self._restarts > MOST_RESTARTS or not self._restarts:
+            return bool(self._restarts)
+        return not self._trial.was_struck() and not _LATE.search(self._cause())
 
     def _cause(self) -> str:
         """Return why the last attempt of the job has failed."""

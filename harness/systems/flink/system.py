@@ -26,6 +26,7 @@ from onceproof.engine.types import exchange
 from onceproof.harness.model.family import KAFKA, Family, FamilyError, options_of
 from onceproof.harness.model.family_places import script_of
 from onceproof.harness.model.history import History
+from onceproof.harness.model.run_record import RunRecord
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.model.system import applicable, refusal_of_servers
 from onceproof.harness.services.service import LOOPBACK
@@ -130,6 +131,7 @@ class FlinkSystem:
                 data = self._kafka.server.data
             order = FlinkOrder(family, scenario, folder, topics, data)
             history = FlinkRun(scenario, faults, order, self._pool, self._seconds).run()
+            history.record = RunRecord.of(folder)
         for key, count in [*left.items(), *too_many.items()]:
             not_applicable = history.statistics.not_applicable
             not_applicable[key] = not_applicable.get(key, 0) + count

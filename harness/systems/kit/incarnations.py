@@ -35,6 +35,7 @@ from onceproof.engine.functions import (
 )
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.harness.model.history import History
+from onceproof.harness.model.run_record import RunRecord
 from onceproof.harness.systems.kit.job_history import JobHistory
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.process.file_io import PREFIX
@@ -128,6 +129,7 @@ class JobRun(ABC):
         builder.at_rest(checkpoints, neighbour)
         builder.run.history.statistics.milliseconds = (time.perf_counter() - begun) * 1000
         builder.run.history.statistics.waited_milliseconds = self.waited_seconds * 1000
+        builder.run.history.record = RunRecord.of(self.folder)
         return builder.run.history
 
     def _incarnation(self, builder: HistoryBuilder) -> Ending:

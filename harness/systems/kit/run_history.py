@@ -172,7 +172,9 @@ class RunHistory:
         fault = self.faults[event["number"]]
         if event.get("again"):
             # The fault strikes repeatedly; only its first strike begins a recovery.
-            self.history.fault_fired(self.step, fault.kind, fault.point, event["task"], fault.means)
+            self.history.fault_fired(
+                self.step, fault.kind, fault.point, event["task"], fault.means, server=fault.server
+            )
             return
         self.death_was_planned |= FAULTS[fault.kind].strikes == "process"
         self.next_parallelism = fault.rescale_to or self.next_parallelism

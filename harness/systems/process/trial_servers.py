@@ -19,6 +19,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -111,6 +112,7 @@ class TrialServer(ABC, Generic[Server]):
 PACE_S: Final = 0.01
 """From one record to the next."""
 _SECONDS_TO_DELETE: Final = 10.0
+_SECONDS_BETWEEN_LOOKS: Final = 0.02
 
 
 class OwnTopics(NamedTuple):
@@ -137,13 +139,18 @@ class TrialKafka(TrialServer[KafkaBroker]):
         return StruckServer(server, CuttingProxy(server.proxied_port, server.proxy_port))
 
     @contextmanager
-    def own_topics(self, partitions: Mapping[str, int]) -> Iterator[OwnTopics]:
-        """Yield new topics with so many partitions each; they are deleted afterwards."""
+    def own_topics(self, partitions: Mapping[str, int], fixed: Mapping[str, str]) -> Iterator[OwnTopics]:
+        """Yield new topics with so many partitions each; they are deleted afterwards.
+
+        ``fixed`` are the names of those that have the same name in each trial.
+        """
         from onceproof.harness.systems.process.kafka_io import make_topics
 
         broker, struck = self.server, self.struck
         trial = self.next_name()
-        names = {name: f"{trial}-{name}" for name in partitions}
+        names = {name: fixed.get(name, f"{trial}-{name}") for name in partitions}
+        if fixed:
+            delete_topics(broker.address, set(fixed.values()).__contains__)
         make_topics(broker.address, {names[name]: count for name, count in partitions.items()})
         try:
             yield OwnTopics(broker.address, f"{LOOPBACK}:{struck.port}", names)
@@ -223,6 +230,12 @@ def delete_topics(servers: str, is_own: Callable[[str], bool]) -> None:
         if own:
             for deleted in admin.delete_topics(own, operation_timeout=_SECONDS_TO_DELETE).values():
                 deleted.result(_SECONDS_TO_DELETE)
+            # Another topic may take the name only when this one is gone.
+            deadline = time.monotonic() + _SECONDS_TO_DELETE
+            while time.monotonic() < deadline:
+                if not any(map(is_own, admin.list_topics(timeout=_SECONDS_TO_DELETE).topics)):
+                    break
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def feed(

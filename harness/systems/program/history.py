@@ -13,12 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import LOOK, History, Recovery, Row, Stand
-from onceproof.harness.model.scenario import ANY_TASK, Fault
+from onceproof.harness.model.run_record import RunRecord
+from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord
 
 StandOf: TypeAlias = Callable[[int, int], Sequence[Stand]]
 
@@ -42,6 +44,7 @@ class ProgramHistory:
     """Those that found a change."""
     _all_looks: int = 0
     _recovering: list[tuple[Recovery, float]] = field(default_factory=list)
+    _record: RunRecord = field(default_factory=RunRecord)
     _step: int = 0
 
     @property
@@ -111,7 +114,9 @@ class ProgramHistory:
     def fault_fired(self, fault: Fault, task: str, given: int) -> None:
         """Add a strike, when so many records had been given."""
         step, statistics = self._next_step(), self.history.statistics
-        self.history.fault_fired(step, fault.kind, fault.point, task, fault.means, outside=True)
+        self.history.fault_fired(
+            step, fault.kind, fault.point, task, fault.means, outside=True, server=fault.server
+        )
         statistics.count_strike(fault.kind, fault.point, fault.means)
         if FAULTS[fault.kind].is_kill:
             recovery = Recovery(fault.kind, fault.point, task, self.parallelism, given)
@@ -141,8 +146,18 @@ class ProgramHistory:
         """Add that the trial has lasted too long."""
         self.history.budget_exhausted(self._next_step())
 
-    def at_rest(self, half_rows: Sequence[str], milliseconds: float) -> History:
-        """Add the places of lines without an end, and return the history."""
+    def given(self, split: str, record: InputRecord) -> None:
+        """Note when a record was given."""
+        self._record.given.append((time.time(), split, record))
+
+    def printed(self, of: str, line: str) -> None:
+        """Note when a line was seen that the program has printed."""
+        self._record.add_line(time.time(), of, line)
+
+    def at_rest(self, half_rows: Sequence[str], milliseconds: float, folder: Path) -> History:
+        """Add the places of lines without an end, and return the history, with the files of its folder."""
+        self._record.add_files(folder)
+        self.history.record = self._record
         for place in half_rows:
             self.history.leak(self._step, _HALF_ROW, place)
         self.history.statistics.steps = self._step
@@ -151,6 +166,7 @@ class ProgramHistory:
 
     def _next_step(self) -> int:
         self._step += 1
+        self._record.times.append(time.time())
         return self._step
 
 

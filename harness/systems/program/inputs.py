@@ -1,50 +1,54 @@
-"""What feeds a program on trial: files that grow, a topic of Kafka, a socket, or its standard input.
+"""What feeds a program on trial by files or its standard input; other inputs stand beside this module.
 
 The rules this module lives by:
 
-- The input outlives the program. A program that starts again finds files and topics as they were, and reads a
-  socket or its standard input from the beginning: what it has done already it must know itself.
+- The input outlives the program. A program that starts again finds files, topics and tables as they were, and
+  reads a socket or its standard input from the beginning: what it has done already it must know itself.
 - A record is given when all of its line can be read.
 """
 
 from __future__ import annotations
 
-import socket
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import IO, Final, TypeAlias
+from typing import IO, Any, Final
 
-from onceproof.harness.model.program_file import LineFormat
+from onceproof.harness.model.program_ends import Input
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.services.service import LOOPBACK
-from onceproof.harness.systems.process.kafka_clients import writer_settings
-from onceproof.harness.systems.program.line_formats import SUFFIXES, line_of, values_of
+from onceproof.harness.systems.program.line_formats import SUFFIXES, values_of
+from onceproof.harness.systems.program.message_formats import encoder_of
+from onceproof.harness.systems.program.trial_end import TrialEnd
 
-Records: TypeAlias = Mapping[str, Sequence[InputRecord]]
-_SECONDS_TO_DELIVER: Final = 30.0
+_SECONDS_BETWEEN_TRIES: Final = 0.02
 
 
 class ProgramInput(ABC):
-    """The input of one trial.
-
-    Args:
-        columns: the names of the columns of a record's value.
-        form: of a line.
-    """
+    """An input of one trial."""
 
     address: str
     """What ``{input}`` stands for."""
+    port: int = 0
+    """What ``{port}`` stands for, of an input that has one."""
+    takes_stdin: bool = False
+    """Whether it writes to the standard input of the program."""
 
-    def __init__(self, columns: Sequence[str], form: LineFormat) -> None:
-        self._columns = columns
-        self._form = form
+    def __init__(self, end: TrialEnd[Input]) -> None:
+        self._end = end
+        self._encode = encoder_of(end.file, end.columns, end.here, end.place)
+
+    def fields(self, record: InputRecord) -> dict[str, Any]:
+        """Return the fields of a record by name."""
+        return values_of(record, self._end.columns, self._end.file.timestamp)
+
+    def message(self, record: InputRecord) -> bytes:
+        """Return a record in the format of the input."""
+        return self._encode(self.fields(record))
 
     def line(self, record: InputRecord) -> bytes:
         """Return a record as a line with its end."""
-        return line_of(record, self._columns, self._form).encode() + b"\n"
+        return self.message(record) + b"\n"
 
     @abstractmethod
     def give(self, split: str, record: InputRecord) -> None:
@@ -54,24 +58,48 @@ class ProgramInput(ABC):
         """Called when no record follows."""
 
     def started(self, stdin: IO[bytes]) -> None:
-        """Called with the standard input of each start of the program, which gets nothing by default."""
-        with suppress(OSError):
-            stdin.close()
+        """Called with the standard input of each start of the program."""
 
     def close(self) -> None:
         """Free what it holds."""
 
 
+class AllInputs:
+    """The inputs of one trial, each with its splits."""
+
+    def __init__(self, inputs: Sequence[ProgramInput], splits: Sequence[Sequence[str]]) -> None:
+        self._inputs = inputs
+        self._by_split = {split: each for each, own in zip(inputs, splits, strict=True) for split in own}
+
+    def give(self, split: str, record: InputRecord) -> None:
+        """Give the next record of a split."""
+        self._by_split[split].give(split, record)
+
+    def all_given(self) -> None:
+        """Called when no record follows."""
+        for each in self._inputs:
+            each.all_given()
+
+    def started(self, stdin: IO[bytes]) -> None:
+        """Called with the standard input of each start of the program."""
+        for each in self._inputs:
+            each.started(stdin)
+        if not any(each.takes_stdin for each in self._inputs):
+            with suppress(OSError):
+                stdin.close()
+
+
 class InputFiles(ProgramInput):
     """A file for each split, to which lines are appended."""
 
-    def __init__(self, folder: Path, splits: Sequence[str], columns: Sequence[str], form: LineFormat) -> None:
-        super().__init__(columns, form)
-        folder.mkdir()
-        self.address = str(folder)
+    def __init__(self, end: TrialEnd[Input]) -> None:
+        super().__init__(end)
+        end.folder.mkdir()
+        self.address = str(end.folder)
         # Each file is there from the beginning: a program may look for its input once.
         self._files = {
-            split: (folder / f"{split}{SUFFIXES[form]}").open("ab", buffering=0) for split in splits
+            split: (end.folder / f"{split}{SUFFIXES[end.file.format]}").open("ab", buffering=0)
+            for split in end.splits
         }
 
     def give(self, split: str, record: InputRecord) -> None:
@@ -82,11 +110,53 @@ class InputFiles(ProgramInput):
             file.close()
 
 
+class InputBatches(ProgramInput):
+    """Files or objects of a few records each, which appear at once and never change."""
+
+    def __init__(self, end: TrialEnd[Input]) -> None:
+        super().__init__(end)
+        self._lines: dict[str, list[bytes]] = {split: [] for split in end.splits}
+        self._batches = 0
+
+    @abstractmethod
+    def put(self, name: str, content: bytes) -> None:
+        """Let a file or an object of that name appear."""
+
+    def give(self, split: str, record: InputRecord) -> None:
+        self._lines[split].append(self.line(record))
+        if len(self._lines[split]) == self._end.file.records:
+            self._put_lines(split)
+
+    def all_given(self) -> None:
+        for split in self._lines:
+            self._put_lines(split)
+
+    def _put_lines(self, split: str) -> None:
+        lines, self._lines[split] = self._lines[split], []
+        if lines:
+            self._batches += 1
+            self.put(f"{split}-{self._batches:06}{SUFFIXES[self._end.file.format]}", b"".join(lines))
+
+
+class NewFiles(InputBatches):
+    """Files that appear in a folder by their renaming."""
+
+    def __init__(self, end: TrialEnd[Input]) -> None:
+        super().__init__(end)
+        end.folder.mkdir()
+        self.address = str(end.folder)
+
+    def put(self, name: str, content: bytes) -> None:
+        hidden = self._end.folder / f".{name}"
+        hidden.write_bytes(content)
+        hidden.rename(self._end.folder / name)
+
+
 class InputStream(ProgramInput):
     """Lines for readers that begin at the first line whenever they come; the splits take turns."""
 
-    def __init__(self, columns: Sequence[str], form: LineFormat) -> None:
-        super().__init__(columns, form)
+    def __init__(self, end: TrialEnd[Input]) -> None:
+        super().__init__(end)
         self._lines: list[bytes] = []
         self._is_whole = False
         self._is_closed = False
@@ -132,6 +202,7 @@ class StandardInput(InputStream):
     """The standard input of each start of the program."""
 
     address = "-"
+    takes_stdin = True
 
     def started(self, stdin: IO[bytes]) -> None:
         def write(line: bytes) -> None:
@@ -141,61 +212,60 @@ class StandardInput(InputStream):
         self.send(write, stdin.close)
 
 
-class InputSocket(InputStream):
-    """A port of the loopback interface, whose every connection gets all lines."""
-
-    def __init__(self, columns: Sequence[str], form: LineFormat) -> None:
-        super().__init__(columns, form)
-        self._listener = socket.create_server((LOOPBACK, 0))
-        self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        super().close()
-        with suppress(OSError):
-            # Wakes up the thread that waits for a connection.
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self.send(connection.sendall, connection.close)
+class NotTaken(Exception):
+    """The other side has not taken a record, and may take it later."""
 
 
-class InputTopic(ProgramInput):
-    """A topic of Kafka whose partitions are the splits.
+class DeliveredInput(ProgramInput):
+    """Records that a thread delivers in order, each again and again until the other side has taken it."""
 
-    Args:
-        servers: of the broker, past the proxy of the program.
-        topic: which exists, with a partition for each split.
-        splits: in the order of the partitions.
-        key: the column that is the key of a message; "": it has none.
-    """
+    def __init__(self, end: TrialEnd[Input]) -> None:
+        super().__init__(end)
+        self._waiting: list[tuple[str, InputRecord]] = []
+        self._is_closed = False
+        self._failure: Exception | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._deliver_all, daemon=True)
+        self._thread.start()
 
-    def __init__(
-        self,
-        servers: str,
-        topic: str,
-        splits: Sequence[str],
-        columns: Sequence[str],
-        form: LineFormat,
-        key: str,
-    ) -> None:
-        from confluent_kafka import Producer
-
-        super().__init__(columns, form)
-        self.address = topic
-        self._partitions = {split: number for number, split in enumerate(splits)}
-        self._key = key
-        self._producer = Producer(writer_settings(servers))
+    @abstractmethod
+    def deliver(self, number: int, split: str, record: InputRecord) -> None:
+        """Deliver a record, the n-th of all. Raises NotTaken; FamilyError if it never can be."""
 
     def give(self, split: str, record: InputRecord) -> None:
-        key = str(values_of(record, self._columns)[self._key]).encode() if self._key else None
-        line = self.line(record).removesuffix(b"\n")
-        self._producer.produce(self.address, line, key=key, partition=self._partitions[split])
-        self._producer.poll(0)
+        with self._changed:
+            self._waiting.append((split, record))
+            self._changed.notify_all()
+        self.all_given()
 
     def all_given(self) -> None:
-        self._producer.flush(_SECONDS_TO_DELIVER)
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self._thread.join()
+        self.all_given()
+
+    def _deliver_all(self) -> None:
+        number = 0
+        while True:
+            with self._changed:
+                while number == len(self._waiting) and not self._is_closed:
+                    self._changed.wait()
+                if self._is_closed:
+                    return
+                split, record = self._waiting[number]
+            try:
+                self.deliver(number, split, record)
+                number += 1
+            except NotTaken:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._is_closed, _SECONDS_BETWEEN_TRIES)
+            except Exception as error:
+                # It is raised again where the trial can end with it.
+                self._failure = error
+                return

@@ -12,64 +12,63 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from onceproof.harness.model.history import Row, as_tuple
-from onceproof.harness.model.program_file import LineFormat
+from onceproof.harness.model.program_ends import Format
 from onceproof.harness.model.scenario import InputRecord
 
 RowOf: TypeAlias = Callable[[str], Row]
 
-TIMESTAMP: Final = "timestamp"
-"""The field of a record with its event time in milliseconds."""
-SUFFIXES: Final[Mapping[LineFormat, str]] = {"json": ".jsonl", "csv": ".csv", "text": ".txt"}
+SUFFIXES: Final[Mapping[Format, str]] = {"json": ".jsonl", "csv": ".csv", "text": ".txt"}
+UNREADABLE: Final = (ValueError, KeyError, RecursionError, csv.Error, msgspec.DecodeError)
+"""What a function that reads rows raises."""
 _WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "LONG"})
 _REAL: Final = frozenset({"FLOAT", "DOUBLE", "REAL"})
 
 
-def values_of(record: InputRecord, columns: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of a record by name: its value's columns, and its timestamp if none has that name."""
-    timestamp, value = record
+def values_of(record: InputRecord, columns: Collection[str], timestamp: str) -> dict[str, Any]:
+    """Return the fields of a record by name: its value's columns, and its timestamp if none has that name.
+
+    ``timestamp`` is the name of the field with the event time in milliseconds; "": it is left out.
+    """
+    at, value = record
     parts = value if isinstance(value, tuple) else (value,)
     named = dict(zip(columns, parts, strict=False)) if columns else {"value": value}
-    return named if TIMESTAMP in named else {**named, TIMESTAMP: timestamp}
+    return {**named, timestamp: at} if timestamp and timestamp not in named else named
 
 
-def line_of(record: InputRecord, columns: Sequence[str], form: LineFormat) -> str:
-    """Return a record as a line, without its end."""
-    named = values_of(record, columns)
-    match form:
-        case "json":
-            return msgspec.json.encode(named).decode()
-        case "csv":
-            text = io.StringIO()
-            csv.writer(text, lineterminator="").writerow(
-                ["" if each is None else each for each in named.values()]
-            )
-            return text.getvalue()
-        case "text":
-            return str(next(iter(named.values())))
+def line_of(named: Mapping[str, Any], form: Format) -> str:
+    """Return the fields of a record as a line, without its end."""
+    if form == "json":
+        return msgspec.json.encode(named).decode()
+    if form == "text":
+        return str(next(iter(named.values())))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(["" if each is None else each for each in named.values()])
+    return text.getvalue()
 
 
-def row_of(columns: Sequence[str], types: Mapping[str, str], form: LineFormat) -> RowOf:
-    """Return the function that reads a line as a row.
+def typed(kind: str, text: str) -> Any:
+    """Return a text as a value of a type of Spark DDL."""
+    if kind.upper() in _WHOLE:
+        return int(text)
+    if kind.upper() in _REAL:
+        return float(text)
+    return text.lower() == "true" if kind.upper() == "BOOLEAN" else text
+
+
+def row_of(columns: Mapping[str, str], form: Format) -> RowOf:
+    """Return the function that reads a line as a row; it raises one of UNREADABLE for a line that is none.
 
     Args:
-        columns: the fields that are compared, in order; none: all, as they come.
-        types: by column, its type as Spark DDL has it, for formats that have only text.
+        columns: the fields that are compared, in order; none: all, as they come. By column, its type as Spark
+            DDL has it, for formats that have only text; "": it is not known.
         form: of a line.
     """
-
-    def typed(name: str, text: str) -> Any:
-        kind = types.get(name, "").upper()
-        if kind in _WHOLE:
-            return int(text)
-        if kind in _REAL:
-            return float(text)
-        return text.lower() == "true" if kind == "BOOLEAN" else text
 
     def from_json(line: str) -> Row:
         value = msgspec.json.decode(line)
@@ -82,19 +81,25 @@ def row_of(columns: Sequence[str], types: Mapping[str, str], form: LineFormat) -
         (cells,) = csv.reader([line])
         if columns and len(cells) != len(columns):
             raise ValueError(f"{len(cells)} cells for {len(columns)} columns")
+        kinds = columns.values()
         return tuple(
-            [typed(name, cell) for name, cell in zip(columns, cells, strict=True)] if columns else cells
+            [typed(kind, cell) for kind, cell in zip(kinds, cells, strict=True)] if columns else cells
         )
 
     def from_text(line: str) -> Row:
-        return (typed(columns[0] if columns else "", line),)
+        return (typed(next(iter(columns.values()), ""), line),)
 
-    read = {"json": from_json, "csv": from_csv, "text": from_text}[form]
+    return from_csv if form == "csv" else from_text if form == "text" else from_json
+
+
+def row_or_line_of(columns: Mapping[str, str], form: Format) -> RowOf:
+    """Return the same function, which reads what is no row as a row of one column with the line."""
+    read = row_of(columns, form)
 
     def read_or_line(line: str) -> Row:
         try:
             return read(line)
-        except (ValueError, KeyError, RecursionError, csv.Error, msgspec.DecodeError):
+        except UNREADABLE:
             return (line,)
 
     return read_or_line

@@ -4,23 +4,28 @@ The rules this module lives by:
 
 - The harness reads what any reader could read: whole lines of files whose names are not hidden, committed
   messages, committed rows. It reads past the program's proxy, and waits while a server is away.
-- Rows are in the order in which they stand there, file by file.
+- Rows are in the order in which they stand there, file by file. With several outputs each row begins with the
+  name of its output.
 - A line without an end is not a row yet. If it is still there when all is over, a program that died has left
   it, and it is reported.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import Row, Stand, as_tuple
+from onceproof.harness.model.program_ends import Output
 from onceproof.harness.systems.process.kafka_clients import reader_settings
-from onceproof.harness.systems.program.line_formats import RowOf
+from onceproof.harness.systems.program.line_formats import row_or_line_of
+from onceproof.harness.systems.program.message_formats import message_row_of
+from onceproof.harness.systems.program.trial_end import TrialEnd
 
 _HIDDEN: Final = (".", "_")
 _MOST_MESSAGES: Final = 1000
@@ -29,7 +34,7 @@ _SECONDS_FOR_THE_REST: Final = 0.5
 
 
 class ProgramOutput(ABC):
-    """The output of one trial."""
+    """An output of one trial."""
 
     address: str
     """What ``{output}`` stands for."""
@@ -37,6 +42,10 @@ class ProgramOutput(ABC):
     @abstractmethod
     def rows(self) -> list[Row] | None:
         """Return all rows that can be read now, in order; None while the server that has them is away."""
+
+    def read_at(self) -> float:
+        """Return a monotonic time: what could be read before it, ``rows`` has shown."""
+        return time.monotonic()
 
     def stand(self, look: int, count: int) -> Sequence[Stand]:
         """Return where each of the ``count`` rows of the last look stands, which had a number.
@@ -52,29 +61,73 @@ class ProgramOutput(ABC):
         """Return the places of lines that have no end."""
         return []
 
+    def file_of_start(self, start: int) -> Path | None:
+        """Return the file that gets the standard output of a start, if that carries rows."""
+        return None
+
     def close(self) -> None:
         """Free what it holds."""
+
+
+class AllOutputs(ProgramOutput):
+    """The outputs of one trial by name; one that stands alone adds nothing to its rows."""
+
+    def __init__(self, outputs: Mapping[str, ProgramOutput]) -> None:
+        self._outputs = outputs
+        self._rows: dict[str, list[Row]] = {name: [] for name in outputs}
+
+    def rows(self) -> list[Row] | None:
+        looks = {name: each.rows() for name, each in self._outputs.items()}
+        if len(looks) == 1:
+            return next(iter(looks.values()))
+        self._rows |= {
+            name: [(name, *row) for row in rows] for name, rows in looks.items() if rows is not None
+        }
+        return [row for rows in self._rows.values() for row in rows]
+
+    def stand(self, look: int, count: int) -> Sequence[Stand]:
+        if len(self._outputs) == 1:
+            return next(iter(self._outputs.values())).stand(look, count)
+        return super().stand(look, count)
+
+    def read_at(self) -> float:
+        return min(each.read_at() for each in self._outputs.values())
+
+    def read_to_end(self) -> None:
+        for each in self._outputs.values():
+            each.read_to_end()
+
+    def half_rows(self) -> list[str]:
+        return [place for each in self._outputs.values() for place in each.half_rows()]
+
+    def file_of_start(self, start: int) -> Path | None:
+        files = [each.file_of_start(start) for each in self._outputs.values()]
+        return next((file for file in files if file is not None), None)
+
+
+def visible_files(folder: Path, pattern: str) -> Iterator[Path]:
+    """Yield the files below a folder that match a pattern and are not hidden, sorted."""
+    for path in sorted(folder.glob(pattern)):
+        if not any(part.startswith(_HIDDEN) for part in path.relative_to(folder).parts):
+            yield path
 
 
 class OutputFiles(ProgramOutput):
     """The lines of the files below a folder that match a pattern."""
 
-    def __init__(self, folder: Path, pattern: str, row_of: RowOf) -> None:
-        folder.mkdir()
-        self.address = str(folder)
-        self._folder = folder
-        self._pattern = pattern
-        self._row_of = row_of
+    def __init__(self, end: TrialEnd[Output]) -> None:
+        end.folder.mkdir()
+        self.address = str(end.folder)
+        self._folder = end.folder
+        self._pattern = end.file.pattern
+        self._row_of = row_or_line_of(end.columns, end.file.format)
         self._half: list[str] = []
         self._places: list[str] = []
 
     def rows(self) -> list[Row]:
         rows: list[Row] = []
         self._half, self._places = [], []
-        for path in sorted(self._folder.glob(self._pattern)):
-            parts = path.relative_to(self._folder).parts
-            if any(part.startswith(_HIDDEN) for part in parts):
-                continue
+        for path in visible_files(self._folder, self._pattern):
             # A file may be renamed or removed between the list and the read.
             with suppress(FileNotFoundError, IsADirectoryError):
                 rows += self._rows_of(path)
@@ -97,46 +150,31 @@ class OutputFiles(ProgramOutput):
         ]
 
 
-class StandardOutput(ProgramOutput):
+class StandardOutput(OutputFiles):
     """The lines that all starts of the program have printed, one start after another."""
 
-    address = "-"
+    def __init__(self, end: TrialEnd[Output]) -> None:
+        super().__init__(end)
+        self.address = "-"
 
-    def __init__(self, folder: Path, row_of: RowOf) -> None:
-        self._files = OutputFiles(folder, "*", row_of)
-        self._folder = folder
-
-    def path(self, start: int) -> Path:
-        """Return the file that gets the standard output of a start."""
+    def file_of_start(self, start: int) -> Path:
         return self._folder / f"{start:06}.txt"
-
-    def rows(self) -> list[Row]:
-        return self._files.rows()
 
     def stand(self, look: int, count: int) -> Sequence[Stand]:
         return [("", look, look)] * count
 
-    def half_rows(self) -> list[str]:
-        return self._files.half_rows()
-
 
 class OutputTopic(ProgramOutput):
-    """The committed messages of a topic.
+    """The committed messages of a topic."""
 
-    Args:
-        servers: of the broker, past the proxy of the program.
-        topic: which exists.
-        row_of: reads a message's value as a row.
-    """
-
-    def __init__(self, servers: str, topic: str, row_of: RowOf) -> None:
+    def __init__(self, end: TrialEnd[Output]) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
-        self.address = topic
-        self._row_of = row_of
+        topic = self.address = end.topic
+        self._row_of = message_row_of(end.file, end.columns, end.here, end.place)
         self._rows: list[Row] = []
         self._partitions: list[str] = []
-        self._consumer = Consumer(reader_settings(servers, f"{topic}-harness"))
+        self._consumer = Consumer(reader_settings(end.server, f"{topic}-harness"))
         partitions = self._consumer.list_topics(topic, timeout=_SECONDS_TO_LIST).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
 
@@ -158,28 +196,25 @@ class OutputTopic(ProgramOutput):
     def _take(self, seconds: float) -> int:
         messages = self._consumer.consume(_MOST_MESSAGES, seconds)
         read = [message for message in messages if message.error() is None]
-        self._rows += [self._row_of((message.value() or b"").decode(errors="replace")) for message in read]
+        self._rows += [self._row_of(_bytes_of(each.key()), _bytes_of(each.value())) for each in read]
         self._partitions += [str(message.partition()) for message in read]
         return len(messages)
 
 
+def _bytes_of(part: str | bytes | None) -> bytes:
+    return part.encode() if isinstance(part, str) else part or b""
+
+
 class OutputTable(ProgramOutput):
-    """The committed rows of a table of PostgreSQL.
+    """The committed rows of a table of PostgreSQL."""
 
-    Args:
-        address: of the database, past the proxy of the program.
-        table: its name, after that of its schema and a dot if it has one.
-        columns: those that are compared; none: all.
-        place: of the table in the file of the program, for errors.
-    """
-
-    def __init__(self, address: str, table: str, columns: Sequence[str], place: str) -> None:
+    def __init__(self, end: TrialEnd[Output]) -> None:
         from psycopg import sql
 
-        self.address = table
-        self._server = address
-        self._place = place
-        named = sql.SQL(", ").join(map(sql.Identifier, columns)) if columns else sql.SQL("*")
+        table = self.address = end.file.table
+        self._server = end.server
+        self._place = f"{end.place}.table"
+        named = sql.SQL(", ").join(map(sql.Identifier, end.columns)) if end.columns else sql.SQL("*")
         self._question = sql.SQL("SELECT {} FROM {}").format(named, sql.Identifier(*table.split(".")))
         self._connection: Any = None
 

@@ -50,6 +50,8 @@ class Pace:
     """By the control run; None: this is the control run."""
     ask_work: Callable[[], float]
     """Returns how much processor time the living processes of the program have used."""
+    read_at: Callable[[], float]
+    """Returns until when the output has been read: what a reader has not shown yet may be there."""
     begun: float = field(default_factory=time.monotonic)
     started: float = 0.0
     """The last start."""
@@ -116,7 +118,7 @@ class Pace:
     def is_settled(self) -> bool:
         """Return whether a complete output has had its time to become more than complete."""
         now = time.monotonic()
-        quiet, seconds = now - self.changed, now - self.started
+        quiet, seconds = self.quiet_for(), now - self.started
         if self.measured is None:
             own = self.measure()
             return quiet > max(_SECONDS_TO_SETTLE, own.settle_seconds, own.first_row_seconds / 2)
@@ -138,7 +140,7 @@ class Pace:
         ``are_missing``: rows are known to be missing; else it is not known which ones are to come.
         """
         now = time.monotonic()
-        quiet, limit = now - self.changed, self._quiet_limit(are_missing)
+        quiet, limit = self.quiet_for(), self._quiet_limit(are_missing)
         if quiet <= limit:
             return False
         seconds = now - self.started
@@ -150,8 +152,8 @@ class Pace:
         return now - self._printed > limit and not is_busy(seconds, self._worked())
 
     def quiet_for(self) -> float:
-        """Return for how many seconds nothing has happened."""
-        return time.monotonic() - self.changed
+        """Return for how many seconds nothing has happened, as far as the output has been read."""
+        return self.read_at() - self.changed
 
     def is_out_of_time(self) -> bool:
         """Return whether the run has lasted too long, whatever happens in it."""

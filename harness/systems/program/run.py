@@ -23,7 +23,7 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -42,9 +42,9 @@ from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Opera
 from onceproof.harness.systems.flink.home import home_of_jobs
 from onceproof.harness.systems.flink.jobs import JobClusters, JobProcess, JobTrial, JobVersion
 from onceproof.harness.systems.kit.packages import python_with
+from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
-from onceproof.harness.systems.program.outputs import StandardOutput
 from onceproof.harness.systems.program.pace import Pace
 from onceproof.harness.systems.program.process import ProgramProcess
 
@@ -76,8 +76,6 @@ class ProgramRun:
     """Those of the scenario that strike here."""
     ends: ProgramEnds
     folder: Path
-    machine: Mapping[str, str]
-    """By placeholder, what it stands for in all trials on this machine."""
     measured: Measured | None
     """By the control run; None: this is the control run."""
     clusters: JobClusters = field(default_factory=JobClusters)
@@ -108,7 +106,7 @@ class ProgramRun:
 
     def __post_init__(self) -> None:
         self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
-        self._pace = Pace(self.family.file, self.measured, self._worked_seconds)
+        self._pace = Pace(self.family.file, self.measured, self._worked_seconds, self.ends.output.read_at)
 
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError."""
@@ -122,7 +120,7 @@ class ProgramRun:
         self._waiting = [_Waiting(each, each.occurrence) for each in wanted]
         records = self._in_turn()
         following = next(records, None)
-        while following is not None and not file.input.pace_ms:
+        while following is not None and not file.pace_ms:
             self._give(*following)
             following = next(records, None)
         if following is None:
@@ -132,11 +130,7 @@ class ProgramRun:
                 now = time.monotonic()
                 self._start_if_due(now)
                 self._read_log()
-                if (
-                    following is not None
-                    and self._is_ready
-                    and now >= self._given_at + file.input.pace_ms / 1000
-                ):
+                if following is not None and self._is_ready and now >= self._given_at + file.pace_ms / 1000:
                     self._give(*following)
                     following = next(records, None)
                     if following is None:
@@ -154,7 +148,9 @@ class ProgramRun:
                 self._process.discard()
             if self._job is not None:
                 self._job.close()
-        return self._history.at_rest(self.ends.output.half_rows(), self._pace.measure().seconds * 1000)
+        return self._history.at_rest(
+            self.ends.output.half_rows(), self._pace.measure().seconds * 1000, self.folder
+        )
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
@@ -175,7 +171,12 @@ class ProgramRun:
         starts = self._history.starts
         words = [*command.command, *(command.resume if starts > 1 else ())]
         environment = {name: filled(text, values) for name, text in command.environment.items()}
-        output = self.ends.output
+        render(self.family, self.folder, values)
+        hooks = self.family.file.hooks
+        if starts > 1:
+            self._run_hook("before_restart", hooks.before_restart)
+        else:
+            self._run_hook("before_start", hooks.before_start)
         self._log = self.folder / f"start-{starts}.txt"
         if self._job is not None:
             self._process = self._job.start(values, self._log)
@@ -185,10 +186,10 @@ class ProgramRun:
             self._pace.start()
             self._process = ProgramProcess(
                 [filled(word, values) for word in words],
-                {**os.environ, **environment},
+                {**os.environ, **self.ends.environment, **environment},
                 self.folder,
                 self._log,
-                output.path(starts) if isinstance(output, StandardOutput) else None,
+                self.ends.output.file_of_start(starts),
                 f"{self.family.path}: program.command",
             )
             self.ends.input.started(self._process.stdin)
@@ -200,14 +201,17 @@ class ProgramRun:
 
     def _values(self) -> dict[str, str]:
         return {
-            **self.machine,
-            "folder": str(self.folder),
+            **self.ends.values,
             "parallelism": str(self._history.parallelism),
             "start": str(self._history.starts),
-            **self.ends.values,
         }
 
+    def _run_hook(self, name: str, command: Sequence[str]) -> None:
+        place = f"{self.family.path}: hooks.{name}"
+        run_hook(place, command, self.folder, self._values(), self.ends.environment)
+
     def _becomes_ready(self) -> None:
+        self._run_hook("after_ready", self.family.file.hooks.after_ready)
         self._is_ready = True
         self._pace.ready()
         self._pass(STARTED_POINT)
@@ -219,6 +223,7 @@ class ProgramRun:
         file = self.family.file
         for line in self._process.new_lines():
             self._pace.print()
+            self._history.printed(f"start {self._history.starts}", line)
             if not self._is_ready and re.search(file.program.ready, line):
                 self._becomes_ready()
             for point in file.points:
@@ -265,6 +270,7 @@ class ProgramRun:
 
     def _give(self, split: str, record: InputRecord) -> None:
         self.ends.input.give(split, record)
+        self._history.given(split, record)
         self._given += 1
         self._given_at = time.monotonic()
         self._pace.give()
@@ -432,6 +438,12 @@ class ProgramRun:
 
     def _out_of_time(self) -> None:
         self._missed = self._waited()
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+        # A reader that has never shown anything says why.
+        self.ends.output.read_to_end()
+        self._look()
         self._history.out_of_time()
         self._is_over = self._is_cut_off = True
 

@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from onceproof.harness.model.capabilities import Capability
@@ -26,6 +26,7 @@ from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.points import ANSWERS, CAPABILITIES, MISSING
 from onceproof.harness.systems.program.run import ProgramRun, prepare
+from onceproof.harness.systems.program.versions import versions_of
 
 
 class CommandSystem:
@@ -61,12 +62,16 @@ class CommandSystem:
             )
         # A program whose command does not say how parallel it is cannot be rescaled.
         possible = CAPABILITIES if family.file.can_rescale else CAPABILITIES - {Capability.RESCALE}
-        faults, left = applicable(scenario.faults, possible, MISSING, family.file.servers)
-        with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
+        servers = family.file.servers
+        faults, left = applicable(scenario.faults, possible, MISSING, servers, self._servers.immortal)
+        machine = self._machine(family)
+        with (
+            trial_folder(self._folder) as folder,
+            self._servers.ends(family, scenario, folder, machine) as ends,
+        ):
             measured = self.measured[str(family.path)]
-            history = ProgramRun(
-                family, scenario, faults, ends, folder, self._machine(family), measured, self._clusters
-            ).run()
+            run = ProgramRun(family, scenario, faults, ends, folder, measured, self._clusters)
+            history = run.run()
             for server in ends.servers.values():
                 server.calm()
         for key, count in left.items():
@@ -76,13 +81,20 @@ class CommandSystem:
     def control(self, family: ProgramFamily, scenario: Scenario) -> ControlRun:
         """Run a scenario without its faults, and return what it measures."""
         machine = self._machine(family)
-        with trial_folder(self._folder) as folder, self._servers.ends(family, scenario, folder) as ends:
-            return ProgramRun(family, scenario, (), ends, folder, machine, None, self._clusters).control()
+        with (
+            trial_folder(self._folder) as folder,
+            self._servers.ends(family, scenario, folder, machine) as ends,
+        ):
+            return ProgramRun(family, scenario, (), ends, folder, None, self._clusters).control()
 
     def _machine(self, family: ProgramFamily) -> Mapping[str, str]:
         if family.path not in self._prepared:
             self._prepared[family.path] = prepare(family)
         return self._prepared[family.path]
+
+    def versions(self, family: Family) -> Iterable[tuple[str, str]]:
+        """Yield the versions of what a program runs with."""
+        return versions_of(family) if isinstance(family, ProgramFamily) else ()
 
     def close(self) -> None:
         """Stop the servers and clusters that programs have needed."""

@@ -117,6 +117,9 @@ class TransactionalSystem:
         """Called before each abort that a sink asks for. Returns the fault that it suffers, if any."""
         self.row_fault: Callable[[], Fault | None] = _none
         """Called with each row that is handed to a producer. Returns the fault that it suffers, if any."""
+        self.call_fault: Callable[[], Fault | None] = _none
+        """Called before a sink or source of the user's calls the outside. Returns the fault of the call, if
+        any."""
         self.seen: Callable[[Transaction], None] | None = None
         """Called with every transaction that becomes visible; only a traced run sets it."""
 
@@ -332,7 +335,7 @@ class TransactionalSystem:
 
     def forget_listeners(self) -> None:
         """Drop the callbacks when the run is over."""
-        self.commit_fault = self.abort_fault = self.row_fault = _none
+        self.commit_fault = self.abort_fault = self.row_fault = self.call_fault = _none
         self.seen = None
 
     def unsettled(self) -> list[Transaction]:

@@ -198,6 +198,10 @@ class FaultInjector:
         """Return the fault of the row that the running task hands to its producer, if any."""
         return self._fault_of_call(ELEMENT) if ELEMENT in self.points_with_io_faults else None
 
+    def call_fault(self) -> Fault | None:
+        """Return the fault of the call that a sink or source of the user's is about to make, if any."""
+        return self.row_fault()
+
     def _fault_of_call(self, point: str) -> Fault | None:
         task = self._living.running_task()
         return None if task is None else self.io_fault_at(point, task.name, 0)

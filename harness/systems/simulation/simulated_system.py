@@ -43,6 +43,7 @@ ANSWERS: Final = answers(
         "clock": FaultInjector.strike,
         "listing": FaultInjector.list_short,
         "row": FaultInjector.row_fault,
+        "call": FaultInjector.call_fault,
         "function": leave,
         "input": SimulatedLog.change,
         "output": TransactionalSystem.take_visible,

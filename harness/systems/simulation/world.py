@@ -151,6 +151,7 @@ class World:
         self.external.commit_fault = self.faults.commit_fault
         self.external.abort_fault = self.faults.abort_fault
         self.external.row_fault = self.faults.row_fault
+        self.external.call_fault = self.faults.call_fault
         self.storage.fault_of = self.faults.storage_fault
         if recorder.is_tracing:
             self.external.seen = self._transaction_visible

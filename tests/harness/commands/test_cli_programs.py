@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ def test_the_program_of_the_page_fails_and_its_replay_fails(onceproof: Command, 
     assert "--family copier.toml" in replay[1]
     page = (reader / "reports" / "out" / "run" / "index.html").read_text(encoding="utf-8")
     assert "wrote it again" in page
+    packed = onceproof("evidence", "reports/out/run")
+    assert packed.code == PASSED, packed.error
+    with tarfile.open(reader / "reports" / "out" / "run" / "evidence.tar.gz") as archive:
+        archive.extractall(reader / "unpacked", filter="data")
+    (issue,) = (reader / "unpacked").glob("evidence/copier-*/issue.md")
+    names = {path.relative_to(issue.parent).as_posix() for path in issue.parent.rglob("*") if path.is_file()}
+    assert names >= {"timeline.txt", "input.jsonl", "output.jsonl", "versions.txt", "scenario.json"}
+    assert names >= {"program/copier.py", "program/copier.toml", "files/start-1.txt"}
+    text = issue.read_text(encoding="utf-8")
+    assert "FAULT  kill_process" in text or "FAULT kill_process" in text
+    assert str(reader) not in "".join(path.read_text() for path in issue.parent.rglob("*") if path.is_file())
     again = onceproof(*replay[1].replace(" --system command", "").split())
     assert again.code == FAILED, again.out + again.error
 

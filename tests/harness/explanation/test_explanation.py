@@ -283,8 +283,8 @@ def of_a_program(run: Run, *, dies: bool) -> Run:
 
 def test_rows_that_a_program_writes_again_after_a_kill_are_explained(run: Run) -> None:
     assert explained(of_a_program(run, dies=True)).cause == (
-        "Row (ant, 1) of start 1 was there at step 2. At step 3 the process was killed after a row of it was"
-        " seen. Start 2 wrote it again."
+        "Row (ant, 1) of start 1 was there at step 2. At step 3 the program was killed after it had shown a"
+        " row. Start 2 wrote it again."
     )
 
 
@@ -310,4 +310,60 @@ def test_rows_of_a_program_that_never_come_name_the_first_death(run: Run) -> Non
     run.history.attempt_started(run.tick(), "2", 1, None, outside=True)
     run.history.job_finished(run.tick())
     cause = explained(run).cause
-    assert "never came. At step 2 the process was killed after it was given a record." in cause
+    assert "never came. At step 2 the program was killed after it was given a record." in cause
+
+
+def struck(run: Run, *faults: tuple[str, str, str]) -> Run:
+    """A program that shows a row, then faults of a kind around a part or a server, and a second start."""
+    run.history.attempt_started(run.tick(), "1", 1, None, outside=True)
+    run.history.rows_found(run.tick(), "look 1", "1", [("ant", 1)])
+    for kind, task, server in faults:
+        run.history.fault_fired(run.tick(), kind, "element", task, outside=True, server=server)
+    run.history.attempt_started(run.tick(), "2", 1, None, outside=True)
+    return run
+
+
+KILL_AND_CUT = (("kill_process", "*", ""), ("cut_connection", "*", "kafka"))
+
+
+def test_rows_written_again_name_the_program_and_the_server_that_were_struck(run: Run) -> None:
+    struck(run, *KILL_AND_CUT).history.rows_found(run.tick(), "look 2", "2", [("ant", 1)])
+    assert explained(run.finish()).cause == (
+        "Row (ant, 1) of start 1 was there at step 2. At step 3 the program was killed after it was given a"
+        " record. At step 4 a connection to the server kafka was cut after the program was given a record."
+        " Start 2 wrote it again."
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (("kill_server", "*", "postgres"), "the server postgres was killed after the program was given"),
+        (("pause_server", "*", "kafka"), "the server kafka was paused after the program was given"),
+        (
+            ("kill_task", "writer", ""),
+            "the part writer of the program was killed after the program was given",
+        ),
+        (("kill_all", "*", ""), "the program was killed after it was given"),
+        (("pause_process", "*", ""), "the program was paused after it was given"),
+    ],
+)
+def test_what_was_struck_is_named(run: Run, fault: tuple[str, str, str], text: str) -> None:
+    found = explained(struck(run, fault).finish())
+    assert f"never came. At step 3 {text} a record." in found.cause
+    assert f"step 3: {text} a record" in found.story
+
+
+def test_rows_that_vanish_after_a_server_died_are_no_work_of_the_program(run: Run) -> None:
+    struck(run, ("kill_server", "*", "postgres")).history.rows_gone(run.tick(), "look 2", [("ant", 1)])
+    assert explained(run.finish()).cause == (
+        "Row (ant, 1) of start 1 was there at step 2. At step 3 the server postgres was killed after the"
+        " program was given a record. At step 5 it was gone, while start 2 ran."
+    )
+
+
+def test_a_program_that_is_cut_off_has_no_steps_and_checkpoints(run: Run) -> None:
+    struck(run, KILL_AND_CUT[0]).history.budget_exhausted(run.tick())
+    found = explained(run)
+    assert found.sentence == "The program had not come to its end when its time was up, in its start 2."
+    assert found.story[-1].endswith("the time of the trial is used up")

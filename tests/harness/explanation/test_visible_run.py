@@ -57,6 +57,16 @@ def test_rows_written_by_key_and_aborted_checkpoints_are_drawn(run: Run) -> None
     ]
 
 
+def test_kills_of_a_program_its_part_and_its_server_have_lanes(run: Run) -> None:
+    run.history.attempt_started(run.tick(), "1", 1, None, outside=True)
+    faults = (("kill_process", "*", ""), ("kill_task", "writer", ""), ("kill_server", "*", "kafka"))
+    for kind, task, server in (*faults, ("cut_connection", "*", "kafka")):
+        run.history.fault_fired(run.tick(), kind, "element", task, outside=True, server=server)
+    trace = visible_trace(run.history)
+    assert trace["lanes"] == ["job", "program", "writer", "kafka", "output"]
+    assert [kill["lanes"] for kill in trace["kills"]] == [["program"], ["writer"], ["kafka"]]
+
+
 @pytest.mark.parametrize(
     ("recovery", "text"),
     [

@@ -90,6 +90,49 @@ def test_a_file_of_seven_lines_is_enough(write):
         ("[output]\n", '[output]\npattern = "../*"\n', r"'\.\./\*' leaves \{output\}"),
         ("[output]\n", '[output]\npattern = "/etc/*"\n', r"'/etc/\*' leaves \{output\}"),
         ("[program]", "[program", r"not TOML"),
+        (
+            "[output]\n",
+            '[output]\nschema = "x"\n',
+            r"output\.schema belongs to the format 'avro', not to 'json'",
+        ),
+        (
+            "[output]\n",
+            '[output]\nformat = "avro"\n',
+            r"output\.schema belongs to the format 'avro', which needs",
+        ),
+        (
+            "[output]\n",
+            '[output]\nformat = "bytes"\n',
+            r"output\.format: 'bytes' belongs to the kind 'kafka'",
+        ),
+        (
+            '[output]\nkind = "files"',
+            '[output]\nkind = "command"',
+            r"output\.command belongs .*, which needs it",
+        ),
+        (
+            '[output]\nkind = "files"',
+            '[output]\nkind = "iceberg"\ntable = "t"',
+            r"output: catalog and table belong",
+        ),
+        ("job.py", "{port}", r"\{port\} has no value here"),
+        ("job.py", "{input.orders}", r"\{input\.orders\} has no value here: write one of .*input, output"),
+        ("job.py", "{s3}", r"\{s3\} has no value: neither input nor output is of the kind 's3'"),
+        (
+            "[input]",
+            '[[render]]\ntemplate = "x"\nfile = "../x"\n[input]',
+            r"render\[0\]\.file: '\.\./x' leaves",
+        ),
+        (
+            "[input]",
+            '[[render]]\ntemplate = "x"\nflie = "x"\n[input]',
+            r"unknown field render\.flie; did you mean file",
+        ),
+        (
+            "\n[program]",
+            'oracle = "x"\ncolumns = { id = "n" }\n[program]',
+            r"columns: they rename those of records",
+        ),
         ("\n[program]", 'promise = "always"\n[program]', r"promise: invalid enum value"),
     ],
 )
@@ -100,6 +143,13 @@ def test_each_mistake_is_one_line_with_file_field_and_mend(write, before, after,
         read_program_file(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_each_of_several_outputs_needs_a_name(write):
+    text = PLAIN.replace("[output]", '[[output]]\nname = "rows"').replace("[input]", "[[input]]")
+    assert [each.name for each in read_program_file(write(text)).outputs] == ["rows"]
+    with pytest.raises(ProgramFileError, match=r"output: each \[\[output\]\] needs a name of its own"):
+        read_program_file(write(text + '[[output]]\nname = "rows"\nkind = "stdout"\n'))
 
 
 FLINK = PLAIN.replace('[program]\ncommand = ["{python}", "job.py"]', '[flink]\njar = "sum.jar"')
@@ -231,7 +281,7 @@ def test_an_oracle_in_python_needs_two_functions_and_a_schema(write, tmp_path):
     family = load_family(str(write(f'oracle = "oracle.py"\n{PLAIN}')))
     assert isinstance(family, ProgramFamily)
     check_family(family)
-    assert family.row_columns == ("word", "n")
+    assert family.columns_of(family.file.outputs[0]) == {"word": "STRING", "n": "BIGINT"}
     assert address_of(family) == str(tmp_path / "job.toml")
 
 
@@ -270,7 +320,7 @@ def test_a_built_in_family_can_be_the_oracle(write):
     family = load_family(str(write(f'oracle = "word_count"\n{PLAIN}')))
     word_count = load_family("word_count")
     assert family.generate(Random(1)) == word_count.generate(Random(1))
-    assert family.row_columns == ("word", "count")
+    assert list(family.columns_of(family.file.outputs[0])) == ["word", "count"]
 
 
 def test_a_promise_of_at_least_once_is_an_option_of_the_family(write):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.scripts.outside import Outside
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
@@ -217,3 +219,47 @@ env.execute()
     family = load_family(str(tmp_path / "job.py"))
     assert "is judged by what is written to TABLE, written to the output of print" in notes_of(family)
     assert not list(anomalies(family, FEW))
+
+
+TO_A_FILE = """
+    def invoke(self, value, context):
+        for _ in range(TRIES):
+            try:
+                with open("rows.txt", "a") as file:
+                    file.write(f"{value}\\n")
+                break
+            except OSError:
+                pass
+        else:
+            raise RuntimeError("the disk is away")
+"""
+
+
+def test_sink_that_tries_a_failed_call_again_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    family = loaded(tmp_path, TO_A_FILE.replace("TRIES", "4"))
+    failed = 0
+    for seed in range(SCENARIOS):
+        trial = try_scenario(family, scenario_of(family, seed), twice=False)
+        assert trial.verdict.passed, (seed, trial.verdict.violations)
+        failed += trial.history.statistics.coverage.get(("fail_call", "element"), 0)
+    assert failed
+
+
+def test_sink_that_swallows_the_error_of_a_call_loses_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    family = loaded(tmp_path, TO_A_FILE.replace("TRIES", "1").replace("raise RuntimeError", "print"))
+    found = next(anomalies(family), None)
+    assert found == ("exactly_once", "lost", "written to rows.txt")
+
+
+def test_read_of_a_source_that_is_answered_with_an_error_is_repeated() -> None:
+    family = load_family(str(Path(__file__).with_name("sound") / "whole_fetches.py"))
+    struck = Fault("fail_call", "element", occurrence=2)
+    for fault in (struck, msgspec.structs.replace(struck, means="answer")):
+        scenario = msgspec.structs.replace(scenario_of(family, 1), faults=(fault,))
+        trial = try_scenario(family, scenario, twice=False)
+        assert trial.verdict.passed, trial.verdict.violations
+        assert trial.history.statistics.coverage["fail_call", "element"] == 1

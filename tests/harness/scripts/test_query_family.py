@@ -10,7 +10,7 @@ import pytest
 from onceproof.harness.model.family import Declared, FamilyError
 from onceproof.harness.model.family_places import address_of, default_system, load_family
 from onceproof.harness.scripts.query_family import QueryFamily
-from onceproof.harness.systems.structured.queries.event_times import own_records, time_of
+from onceproof.harness.systems.structured.queries.event_times import late_among, own_records, time_of
 from onceproof.harness.systems.structured.queries.query_answer import Answer, Look, LookedSource
 
 RECORDS = {"views.0": ((0, "a"),)}
@@ -50,6 +50,20 @@ def test_records_are_never_later_than_the_watermark_allows(family):
         assert all(late - time <= 120_000 for late, time in zip(latest, times, strict=True))
         has_moved |= latest != times
     assert has_moved
+
+
+def test_one_record_is_late_where_it_is_known_what_becomes_of_it(family):
+    texts = [f'{{"at": "2026-03-02T09:{number:02}:00"}}' for number in range(40)]
+    family.look = Look({"views": LookedSource(texts, "of views.jsonl")}, "append", "kafka", 120_000, True)
+    drawn = [own_records(family.generate(Random(seed)).records, "views") for seed in range(200)]
+    assert {len(late_among(records, 120_000)) for records in drawn} == {0, 1}
+
+
+def test_rows_with_a_late_record_and_without_it_are_right(family):
+    answer = Answer([[("a", 3), ("b", 1)], [("a", 2), ("b", 1)]])
+    for count in (2, 3):
+        assert expected(family, [("a", count), ("b", 1)], answer) == [("a", count), ("b", 1)]
+    assert expected(family, [("a", 3)], answer) == [("a", 3), ("b", 1)]
 
 
 def test_rows_of_closing_records_may_be_missing(family):

@@ -181,3 +181,46 @@ def test_times_come_as_timers_are_due_where_that_is_determined(tmp_path: Path) -
 def test_times_stay_where_watermarks_decide_whether_a_timer_was_due(tmp_path: Path) -> None:
     family = loaded(tmp_path, TIMERS, body=DUE_AFTER_SILENCE)
     assert not {7_999, 8_000, 8_001} & steps_between(family)
+
+
+LIFETIME_MS = 40 * 3_600_000
+REMEMBERED = """
+from pyflink.common import Time, Types
+from pyflink.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from pyflink.datastream.state import StateTtlConfig, ValueStateDescriptor
+
+
+class First(KeyedProcessFunction):
+    def open(self, runtime_context):
+        descriptor = ValueStateDescriptor("seen", Types.BOOLEAN())
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(40)).build())
+        self.seen = runtime_context.get_state(descriptor)
+
+    def process_element(self, number, ctx):
+        timers = ctx.timer_service()
+        timers.register_processing_time_timer(timers.current_processing_time() + 7_000)
+        if not self.seen.value():
+            self.seen.update(True)
+            yield number
+
+    def on_timer(self, timestamp, ctx):
+        pass
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 1, 3, 2]).key_by(lambda number: number, Types.INT()).process(First()).print()
+env.execute()
+"""
+
+
+def test_clock_jumps_by_lifetimes_and_waits_of_timers_and_none_is_accused(tmp_path: Path) -> None:
+    family = loaded(tmp_path, REMEMBERED)
+    jumps = set()
+    for seed in range(SCENARIOS):
+        scenario = scenario_of(family, seed)
+        jumps |= {fault.delay for fault in scenario.faults if fault.kind == "clock_ahead"}
+        if any(fault.delay >= LIFETIME_MS - 1 for fault in scenario.faults):
+            trial = try_scenario(family, scenario)
+            assert trial.verdict.passed, (seed, trial.verdict.violations)
+    for wait in (LIFETIME_MS, 7_000):
+        assert {wait - 1, wait, wait + 1} <= jumps

@@ -46,6 +46,7 @@ class Pair(NamedTuple):
     """In the first violation; "": every scenario passes."""
     following: str = ""
     """What the address says besides."""
+    scenarios: int = SCENARIOS
 
 
 ADDED = '(account["total"] if account else 0) + order[2]'
@@ -115,8 +116,23 @@ PAIRS = {
         (
             "the keys or windows of 'counts' differ on the same records",
             DIFFERENT,
-            "rows of an upgrade are not",
+            "rows are judged by the new version without faults from the same state",
         ),
+    ),
+    "a number beside timers is kept in a dict": Pair(
+        "totals",
+        (
+            (LATEST, LATEST + "        self.orders = {}\n"),
+            (
+                '        yield f"{ctx.get_current_key()} {total}"',
+                "        key = ctx.get_current_key()\n"
+                "        self.orders[key] = self.orders.get(key, 0) + 1\n"
+                '        yield f"{key} {total} after {self.orders[key]}"',
+            ),
+        ),
+        (DIFFERENT, "from the same state"),
+        "exactly_once",
+        scenarios=25,
     ),
     "a parallelism is higher": Pair(
         "totals",
@@ -196,7 +212,7 @@ def test_upgrade_is_reported_and_judged(name: str, tmp_path: Path, olds: Path) -
         assert part in said, said
     first = ""
     upgrades = 0
-    for seed in range(SCENARIOS):
+    for seed in range(pair.scenarios):
         trial = try_scenario(family, scenario_of(family, seed), twice=False)
         upgrades += any(event[1] == JOB_UPGRADED for event in trial.history.events)
         if not trial.verdict.passed:

@@ -20,8 +20,9 @@ from onceproof.harness.reporting.report_builder import build_report, failure_of,
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.systems.local.system import CAPABILITIES
 from onceproof.harness.systems.simulation.simulated_system import DatabaseSystem
+from onceproof.harness.trials.evidence import FOLDER
 from onceproof.harness.trials.examination import VISIBLE_EVENTS_ONLY, examine, runs_of
-from onceproof.harness.trials.failures import FOLDER, FailureCase, examine_failures
+from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.real_shrinking import MOST_RUNS as REAL_MOST_RUNS
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult

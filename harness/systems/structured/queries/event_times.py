@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Final
 
 from onceproof.harness.model.scenario import InputRecord
@@ -35,6 +35,15 @@ def own_records(records: Mapping[str, Sequence[InputRecord]], source: str) -> li
     own = [each for split, each in records.items() if source_of(split) == source]
     turns = [record for turn in zip_longest(*own) for record in turn]
     return [record for record in turns if record is not None]
+
+
+def late_among(records: Sequence[InputRecord], delay_ms: int) -> list[int]:
+    """Return the places of the records that are behind the latest one before them by more than a delay."""
+    times = [time_of(str(text)) or time for time, text in records]
+    latest = accumulate(times, max)
+    return [
+        place for place, (time, most) in enumerate(zip(times, latest, strict=True)) if most - time > delay_ms
+    ]
 
 
 def closing_records(records: Sequence[InputRecord], count: int) -> list[InputRecord]:

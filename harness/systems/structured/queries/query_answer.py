@@ -33,6 +33,8 @@ class Look(msgspec.Struct, frozen=True, tag=True):
     """The format of its sink, or foreachBatch."""
     delay_ms: int | None
     """The shortest delay of its watermarks; None: it has none."""
+    may_be_late: bool = False
+    """Whether it is known what becomes of a record behind the watermark: all of it counts, or nothing."""
 
 
 class Mistake(msgspec.Struct, frozen=True, tag=True):

@@ -34,16 +34,13 @@ from pyspark.sql.types import (
 
 from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.sample_records import DRAWN_RECORDS, MOST_BYTES, MOST_RECORDS, drawn_value
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.split_names import split_name
 from onceproof.harness.systems.structured.queries.event_times import FIRST_TIME
 from onceproof.harness.systems.structured.queries.replaced_ends import Asked
 from onceproof.harness.systems.structured.source import COLUMNS
 
-MOST_RECORDS: Final = 200
-MOST_BYTES: Final = 64 << 20
-DRAWN_RECORDS: Final = 40
-_WORDS: Final = ("ada", "bob", "cy", "dora", "eve")
 _NUMBERED: Final = ("rate", "rate-micro-batch")
 _TEXTS: Final = ("kafka", "socket", "text")
 _FILES: Final = ("json", "csv", "parquet", "orc", "text", "xml")
@@ -111,13 +108,13 @@ def _drawn_texts(schema: StructType) -> list[str]:
 def _drawn(kind: DataType, random: Random, number: int) -> Any:
     match kind:
         case StringType():
-            return _WORDS[int(random.random() * len(_WORDS))]
+            return drawn_value(str, random)
         case BooleanType():
-            return random.random() < 0.5
+            return drawn_value(bool, random)
         case IntegralType():
-            return int(random.random() * 10)
+            return drawn_value(int, random)
         case FractionalType():
-            return int(random.random() * 400) / 4
+            return drawn_value(float, random)
         case TimestampType() | TimestampNTZType():
             return (FIRST_TIME + timedelta(seconds=20 * number)).strftime("%Y-%m-%dT%H:%M:%S")
         case DateType():

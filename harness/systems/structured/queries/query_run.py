@@ -5,6 +5,8 @@ Rules:
 - The answer is the query in batch mode, called once with all records. Rows that only closing records cause
   may be missing, because no guarantee closes their windows. In update mode rows of earlier batches come too.
 - Where batch mode does not know an operator, the answer is an undisturbed stream of one batch.
+- Spark may drop a record behind the watermark: rows are those of all records, or those without that one. With
+  several such records rows are not judged.
 - If the rows of a trial differ from the answer, the driver finds out what is determined. Rows of a query with
   state that depend on the order of arrival differ in batch mode on reversed records. A function of
   foreachBatch, and one over state of its own, may write what depends on the batches: for it an undisturbed
@@ -20,6 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +37,7 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import check_samples
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.model.split_names import source_of
 from onceproof.harness.systems.kit.sqlite_tables import SQLITE, tables_in
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_records, write_spec
@@ -44,6 +48,7 @@ from onceproof.harness.systems.structured.queries.event_times import (
     FAR_MS,
     MOST_CLOSING_RECORDS,
     closing_records,
+    late_among,
     own_records,
     time_of,
 )
@@ -166,9 +171,18 @@ class QueryRun:
         visible = visible_rows(Path(self._spec.output))
         if mistake := self._mistake(visible):
             return Answer([], mistake=mistake)
+        late = self._late()
+        if sum(map(len, late.values())) > 1:
+            return Answer([list(visible.elements())])
         answer = self._in_batch_mode("batch")
         if answer is None:
             answer = Answer([self._undisturbed(driver, "one", _ALL)])
+        if any(late.values()):
+            other = self._in_batch_mode("without-late", left_out=late)
+            if other is None:
+                other = Answer([self._undisturbed(driver, "without-late", _ALL, left_out=late)])
+            optional = Counter(answer.optional) | Counter(other.optional)
+            return Answer([*answer.runs, *other.runs], list(optional.elements()))
         if accepts(answer, visible):
             return answer
         depends_on_batches = any(each in self._plan for each in _STATE_OF_ITS_OWN)
@@ -201,13 +215,33 @@ class QueryRun:
             )
         return ""
 
-    def _in_batch_mode(self, name: str, *, is_reversed: bool = False) -> Answer | None:
-        """Return what the query writes in batch mode; None where that does not know an operator of it."""
+    def _late(self) -> dict[str, list[InputRecord]]:
+        """Return by source the records that Spark may drop."""
+        delay_ms = _delay_in(self._plan)
+        found = {}
+        for name in self._closing if delay_ms is not None else ():
+            own = own_records(self._records, name)
+            found[name] = [own[place] for place in late_among(own, delay_ms or 0)]
+        return found
+
+    def _in_batch_mode(
+        self,
+        name: str,
+        *,
+        is_reversed: bool = False,
+        left_out: Mapping[str, Sequence[InputRecord]] = MappingProxyType({}),
+    ) -> Answer | None:
+        """Return what the query writes in batch mode; None where that does not know an operator of it.
+
+        Args:
+            left_out: by source, records that it does not get.
+        """
         runs = []
         for number, is_closed in enumerate((False, True) if any(self._closing.values()) else (False,)):
 
             def read(source: str, asked: Asked, is_closed: bool = is_closed) -> DataFrame:
-                own = own_records(self._records, source)[:: -1 if is_reversed else 1]
+                own = _without(own_records(self._records, source), left_out.get(source, ()))
+                own = own[:: -1 if is_reversed else 1]
                 closing = self._closing[source] if is_closed else ()
                 records = batch_records(self._session, source, [*own, *closing])
                 return parsed(self._session, records, source, asked, self._query.sample(source))
@@ -238,11 +272,20 @@ class QueryRun:
             for row in flat(found.rows).collect()
         ]
 
-    def _undisturbed(self, driver: int, name: str, interval: int) -> list[Row]:
+    def _undisturbed(
+        self,
+        driver: int,
+        name: str,
+        interval: int,
+        left_out: Mapping[str, Sequence[InputRecord]] = MappingProxyType({}),
+    ) -> list[Row]:
         """Return the rows of a stream without faults, in batches of a number of records."""
         folder = Path(self._spec.output).parent / name
         (folder / "output").mkdir(parents=True)
-        (folder / "records.json").write_bytes(Path(self._spec.records).read_bytes())
+        records = {
+            split: _without(own, left_out.get(source_of(split), ())) for split, own in self._records.items()
+        }
+        (folder / "records.json").write_bytes(msgspec.json.encode(records))
         path = folder / "spec.json"
         spec = replace(
             self._spec,
@@ -305,8 +348,10 @@ def look_at(query: UserQuery, session: SparkSession, folder: Path) -> Look:
         asked = with_mode(session, found)
     except SPARK_ERRORS as error:
         raise FamilyError(f"{query.path}: {one_line(error)}") from error
-    delays = [_delay_ms(text) for text in _WATERMARK.findall(_plan_of(found.rows))]
-    return Look(sources, asked.mode, asked.format, min(delays, default=None))
+    plan = _plan_of(found.rows)
+    knows_late = asked.mode == "append" and asked.store is None
+    may_be_late = knows_late and not any(each in plan for each in _STATE_OF_ITS_OWN)
+    return Look(sources, asked.mode, asked.format, _delay_in(plan), may_be_late)
 
 
 def with_mode(session: SparkSession, found: FoundQuery) -> Asked:
@@ -329,6 +374,23 @@ def with_mode(session: SparkSession, found: FoundQuery) -> Asked:
             return dataclasses.replace(asked, mode=mode)
     assert last is not None
     raise last
+
+
+def _without(records: Sequence[InputRecord], left_out: Sequence[InputRecord]) -> list[InputRecord]:
+    """Return records in their order, each of some others left out once, at its last place."""
+    rest = Counter(left_out)
+    kept = []
+    for record in reversed(records):
+        if rest[record]:
+            rest[record] -= 1
+        else:
+            kept.append(record)
+    return kept[::-1]
+
+
+def _delay_in(plan: str) -> int | None:
+    """Return the shortest delay of the watermarks in a plan; None: it has none."""
+    return min(map(_delay_ms, _WATERMARK.findall(plan)), default=None)
 
 
 def _delay_ms(text: str) -> int:

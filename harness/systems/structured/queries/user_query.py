@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import Said, is_query, said_of, split_address
-from onceproof.harness.model.user_file import error_line
+from onceproof.harness.model.user_file import error_line, modules_in
 from onceproof.harness.systems.structured.queries.replaced_ends import Asked, replaced_ends
 from onceproof.harness.systems.structured.sinks import Store
 
@@ -178,12 +178,7 @@ class UserQuery:
         return chosen.popitem()[1]
 
     def _modules_beside(self) -> list[str]:
-        found = []
-        for name, module in sys.modules.items():
-            file = getattr(module, "__file__", None)
-            if isinstance(file, str) and Path(file).parent == self.path.parent:
-                found.append(name)
-        return found
+        return modules_in((self.path.parent,))
 
     def _ship_modules_beside(self) -> None:
         """Let Spark pickle the modules beside the file by value: workers cannot import them."""

@@ -34,6 +34,7 @@ class PlayedCluster:
         self.tasks = ["RUNNING", "RUNNING"]
         self.savepoint: str | None = None
         self.refusal = ""
+        self.trace = TRACE
         self.is_alive = True
         self.submitted = 0
         self.killed: list[str] = []
@@ -58,7 +59,7 @@ class PlayedCluster:
             self.state = "FINISHED" if self.savepoint else self.state
             return {"status": {"id": "COMPLETED"}, "operation": {"location": self.savepoint}}
         if path.endswith("/exceptions"):
-            return {"exceptionHistory": {"entries": [{"stacktrace": TRACE.replace("\\n", "\n")}]}}
+            return {"exceptionHistory": {"entries": [{"stacktrace": self.trace.replace("\\n", "\n")}]}}
         if method == "PATCH":
             self.state = "CANCELED"
         return {"state": self.state, "vertices": [{"status": each} for each in self.tasks]}
@@ -227,6 +228,16 @@ def test_a_failure_before_any_fault_is_the_end_of_the_program(trial, pool):
     assert process.exit_code == 1
     assert process.last_words() == "java.lang.C: why"
     assert pool.current.state == "CANCELED"
+
+
+def test_a_heartbeat_that_a_busy_machine_has_lost_is_no_failure_of_the_job(trial, pool):
+    process = started(trial, pool)
+    pool.current.trace = (
+        "java.util.concurrent.TimeoutException: Heartbeat of TaskManager with id a timed out."
+    )
+    fails(pool, 1)
+    process.new_lines()
+    assert process.exit_code is None
 
 
 def test_after_a_fault_flink_restarts_the_job_by_itself_but_not_forever(trial, pool):

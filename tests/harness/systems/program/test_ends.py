@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,9 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.kafka_broker import KafkaBroker
+from onceproof.harness.services.object_store_server import ObjectStoreServer
 from onceproof.harness.services.postgres_server import PostgresServer
-from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialPostgres
+from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
 from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.system import CommandSystem
 from tests.harness.systems.program.programs import events_of, program, tried
@@ -56,9 +58,125 @@ columns = ["id"]
 create = ["CREATE TABLE numbers (id bigint, at timestamptz DEFAULT now())",
     "CREATE TABLE progress (done bigint)", "INSERT INTO progress VALUES (0)"]
 [done]
-quiet_seconds = 60
+quiet_seconds = 300
 most_seconds = 600
 """
+
+
+FORWARDS = """
+    import io, json, struct, sys, time
+    from confluent_kafka import Consumer, Producer, TopicPartition
+    from fastavro import parse_schema, schemaless_reader
+    servers, given, written = sys.argv[3], sys.argv[1], sys.argv[2]
+    schema = parse_schema(json.load(open(sys.argv[4])))
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(given, 0, 0)])
+    while True:
+        message = consumer.poll(0.1)
+        if message is not None and not message.error():
+            record = schemaless_reader(io.BytesIO(message.value()), schema, None)
+            headers = dict(message.headers())
+            assert (message.key(), headers["origin"]) == (record["key"].encode(), b"test of k0"), headers
+            producer.produce(written, struct.pack(">q", record["at"]), key=str(record["id"]).encode())
+            producer.flush()
+"""
+"""Writes the time of each record of Avro as 8 bytes, and its number as the key."""
+SCHEMA = {
+    "type": "record",
+    "name": "Number",
+    "fields": [
+        {"name": name, "type": kind} for name, kind in (("id", "long"), ("key", "string"), ("at", "long"))
+    ],
+}
+TOPICS = """
+[input]
+kind = "kafka"
+topic = "numbers"
+format = "avro"
+schema = "number.avsc"
+timestamp = "at"
+key = "key"
+headers = { origin = "test of {key}" }
+[output]
+kind = "kafka"
+topic = "times"
+format = "bytes"
+key = "id"
+[done]
+quiet_seconds = 300
+most_seconds = 600
+"""
+TIMES = """
+from onceproof import Workload
+record_schema = "id BIGINT, key STRING"
+row_schema = "id BIGINT, at BIGINT"
+def generate(random):
+    return Workload({"numbers": [(n, (n, "k0")) for n in range(6)]})
+def expected(records, declared):
+    return [(value[0], at) for at, value in records["numbers"]]
+"""
+EACH_ONCE = """
+    import json, os, sys, time
+    def keep(number):
+        path = f"{sys.argv[2]}/{number}.jsonl"
+        if not os.path.exists(path):
+            with open(sys.argv[2] + "/.new", "w") as file:
+                file.write(json.dumps({"id": number}) + "\\n")
+            os.replace(sys.argv[2] + "/.new", path)
+"""
+SELECTS = (
+    EACH_ONCE
+    + """
+    import psycopg
+    while True:
+        try:
+            with psycopg.connect(sys.argv[3]) as connection:
+                for [number] in connection.execute(f"SELECT id FROM {sys.argv[1]}"):
+                    keep(number)
+        except psycopg.OperationalError:
+            pass
+        time.sleep(0.02)
+"""
+)
+DOWNLOADS = (
+    EACH_ONCE
+    + """
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.session import Session
+    bucket, _, prefix = sys.argv[1].removeprefix("s3://").partition("/")
+    assert os.environ["AWS_ENDPOINT_URL"] == sys.argv[3]
+    client = Session().create_client("s3")
+    while True:
+        try:
+            for each in client.list_objects_v2(Bucket=bucket, Prefix=prefix + "/").get("Contents", ()):
+                content = client.get_object(Bucket=bucket, Key=each["Key"])["Body"].read()
+                for line in content.splitlines():
+                    keep(json.loads(line)["id"])
+        except (BotoCoreError, ClientError):
+            pass
+        time.sleep(0.02)
+"""
+)
+INTO_FILES = """
+[output]
+kind = "files"
+[done]
+quiet_seconds = 300
+most_seconds = 600
+"""
+GIVEN_ROWS = f"""
+[input]
+kind = "postgres"
+table = "given"
+timestamp = "at"
+create = ["CREATE TABLE {{input}} (id bigint, key text, at bigint)"]
+{INTO_FILES}"""
+GIVEN_OBJECTS = f"""
+[input]
+kind = "s3"
+records = 4
+{INTO_FILES}"""
 
 
 @pytest.fixture
@@ -75,10 +193,21 @@ def postgres(postgres_server: PostgresServer) -> Iterator[CommandSystem]:
     system.close()
 
 
-def loader(folder: Path, between: str) -> Path:
-    path = program(folder, LOADS.replace("BETWEEN", between), TABLES)
-    path.write_text(path.read_text().replace('"{output}"', '"{output}", "{postgres}"'))
+@pytest.fixture
+def s3(object_store_server: ObjectStoreServer) -> Iterator[CommandSystem]:
+    system = CommandSystem(servers=ProgramServers(s3=TrialObjectStore(object_store_server)))
+    yield system
+    system.close()
+
+
+def with_server(path: Path, name: str) -> Path:
+    """Let the command of a program end with the address of a server."""
+    path.write_text(path.read_text().replace('"{output}"]', f'"{{output}}", "{{{name}}}"]'))
     return path
+
+
+def loader(folder: Path, between: str) -> Path:
+    return with_server(program(folder, LOADS.replace("BETWEEN", between), TABLES), "postgres")
 
 
 def test_a_forwarder_that_commits_offsets_by_time_repeats_records(kafka: CommandSystem) -> None:
@@ -209,3 +338,32 @@ def test_a_mistake_about_a_table_is_one_line(
     path.write_text(path.read_text().replace(before, after))
     with pytest.raises(FamilyError, match=rf"job\.toml: {line}"):
         tried(path, postgres)
+
+
+def test_topics_with_fixed_names_hold_keys_headers_and_avro(kafka: CommandSystem, tmp_path: Path) -> None:
+    (tmp_path / "number.avsc").write_text(json.dumps(SCHEMA))
+    (tmp_path / "oracle.py").write_text(TIMES)
+    path = with_server(program(tmp_path, FORWARDS, TOPICS, begin='oracle = "oracle.py"'), "kafka")
+    path.write_text(path.read_text().replace('"{kafka}"', '"{kafka}", "{here}/number.avsc"'))
+    for _ in range(2):
+        # The second trial finds none of the messages of the first.
+        _, verdict = tried(path, kafka)
+        assert verdict.passed, verdict.violations
+
+
+def test_records_are_rows_inserted_into_a_table_of_postgres(postgres: CommandSystem, tmp_path: Path) -> None:
+    faults = (
+        Fault("kill_process", "committed", occurrence=2),
+        Fault("kill_server", "element", occurrence=3, delay=50, server="postgres"),
+    )
+    path = with_server(program(tmp_path, SELECTS, GIVEN_ROWS), "postgres")
+    history, verdict = tried(path, postgres, faults=faults)
+    assert verdict.passed, verdict.violations
+    assert len(events_of(history, FAULT_FIRED)) == 2
+
+
+def test_records_are_objects_of_a_store(s3: CommandSystem, tmp_path: Path) -> None:
+    kill = Fault("kill_process", "committed", occurrence=2)
+    path = with_server(program(tmp_path, DOWNLOADS, GIVEN_OBJECTS), "s3")
+    _, verdict = tried(path, s3, faults=(kill,))
+    assert verdict.passed, verdict.violations

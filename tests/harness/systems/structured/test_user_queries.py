@@ -37,13 +37,15 @@ def system(tmp_path_factory):
 
 @pytest.fixture
 def tried(system):
-    def tried(address, *faults, records=6):
+    def tried(address, *faults, records=6, first_is_last=False):
         """Run the first records of a query, in at least two batches, and return the trial."""
         family = load_family(str(FOLDER / address))
         first = {
             f"{name}.0": tuple([(time, text) for text, time in pool.records[:records]])
             for name, pool in family.pools.items()
         }
+        if first_is_last:
+            first = {split: (*own[1:], own[0]) for split, own in first.items()}
         scenario = msgspec.structs.replace(
             scenario_of(family, 1),
             records=first,
@@ -86,6 +88,12 @@ def changed(tmp_path):
 def test_windows_in_append_mode_are_closed_and_judged(passed):
     rows = passed("page_views.py?sample=views=views.jsonl", AFTER_COMMIT, records=8)
     assert sum(int(row[0].rpartition(":")[2].rstrip("}")) for row in rows) == 8
+
+
+def test_a_record_behind_the_watermark_counts_or_does_not(tried):
+    trial = tried("page_views.py?sample=views=views.jsonl", AFTER_COMMIT, records=12, first_is_last=True)
+    assert trial.verdict.violations == ()
+    assert sum(int(row[0].rpartition(":")[2].rstrip("}")) for row in rows_at_end(trial.history)) in (11, 12)
 
 
 def test_duplicates_within_the_watermark_are_dropped_once(passed):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.commands.cli import main
-from onceproof.harness.reporting.revisions import ROOT, engine_version, families_version
+from onceproof.harness.trials.revisions import ROOT, engine_version, families_version
 from onceproof.reports.render import read
 
 INSTALLED = metadata.version("onceproof")
@@ -106,7 +106,7 @@ def test_an_installed_copy_in_the_repository_of_a_user_has_its_version(tmp_path:
     ignored = shutil.ignore_patterns("__pycache__", "out")
     shutil.copytree(ROOT / "onceproof", packages / "onceproof", ignore=ignored)
     program = (
-        "import sys; from onceproof.harness.reporting import revisions as its;"
+        "import sys; from onceproof.harness.trials import revisions as its;"
         "print(its.__file__); print(its.engine_version()); print(its.families_version(sys.argv[1:]))"
     )
     # -S: the environment of the tests does not take part, apart from what the copy imports.

@@ -1,0 +1,78 @@
+"""What the harness does beside a program on trial: it writes its configuration and runs its hooks.
+
+The rules this module lives by:
+
+- Files are written anew before each start, because placeholders such as ``{start}`` change.
+- A hook may come while a server is being started again, so one that fails is run again for a while. Then the
+  trial cannot go on, and no verdict about the program follows.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.program_family import ProgramFamily
+from onceproof.harness.model.program_file import filled
+from onceproof.harness.services.service import die_with_parent
+
+_SECONDS_OF_A_HOOK: Final = 120.0
+_SECONDS_TO_SUCCEED: Final = 15.0
+_SECONDS_BETWEEN_TRIES: Final = 0.2
+
+
+def render(family: ProgramFamily, folder: Path, values: Mapping[str, str]) -> None:
+    """Write the files of a program that have templates. Raises FamilyError."""
+    for number, rendered in enumerate(family.file.render):
+        template = family.path.parent / rendered.template
+        try:
+            text = template.read_text(encoding="utf-8")
+            target = folder / rendered.file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(filled(text, values), encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise FamilyError(f"{family.path}: render[{number}]: {template}: {cause}") from None
+
+
+def run_hook(
+    place: str,
+    command: Sequence[str],
+    folder: Path,
+    values: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> None:
+    """Run a command of a hook to its end, if there is one. Raises FamilyError if it does not succeed."""
+    if not command:
+        return
+    words = [filled(word, values) for word in command]
+    deadline = time.monotonic() + _SECONDS_TO_SUCCEED
+    while True:
+        try:
+            done = subprocess.run(
+                words,
+                cwd=folder,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_SECONDS_OF_A_HOOK,
+                preexec_fn=die_with_parent,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise FamilyError(f"{place}: has not ended within {_SECONDS_OF_A_HOOK:.0f} s") from None
+        except OSError as error:
+            raise FamilyError(f"{place}: {words[0]}: {error.strerror or error}") from None
+        if not done.returncode:
+            return
+        if time.monotonic() > deadline:
+            said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+            raise FamilyError(
+                f"{place}: exit code {done.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
+            )
+        time.sleep(_SECONDS_BETWEEN_TRIES)
