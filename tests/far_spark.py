@@ -23,10 +23,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_class_archive import home_variables, link_home
+from onceproof.engine.runtime.spark_class_archive import home_variables, link_home, quick_start_options
 from tests.patience import PATIENCE_SECONDS
 
 WORKER_MEMORY_MB = 1024
@@ -42,20 +40,7 @@ class FarSpark:
     """The cluster that runs."""
 
     master: str
-    namespace: str
     worker_host: str
-
-    def executors(self) -> list[psutil.Process]:
-        """Return the Java of each executor."""
-        found = []
-        for pid in run("ip", "netns", "pids", self.namespace).split():
-            try:
-                process = psutil.Process(int(pid))
-                if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
-                    found.append(process)
-            except psutil.Error:
-                continue
-        return found
 
 
 @contextmanager
@@ -92,7 +77,7 @@ def far_spark(folder: Path, hidden: Path) -> Iterator[FarSpark]:
         place = ("--host", there, "--webui-port", "0", "--work-dir", str(folder / "work"))
         worker = start(stack, links, (*inside, *hides), "worker.Worker", *place, *size, url)
         wait_for_log(worker, r"(Successfully registered with master)")
-        yield FarSpark(url, namespace, there)
+        yield FarSpark(url, there)
 
 
 def create_namespace(name: str) -> None:
@@ -119,11 +104,13 @@ def remove_namespace(name: str) -> None:
 
 def start(stack: ExitStack, links: Path, prefix: tuple[str, ...], name: str, *options: str) -> Path:
     """Start a process of the cluster that ends with the stack, and return the path of its log."""
+    java = find_java(os.environ)
     environment = {
         **os.environ,
-        **home_variables(links, find_java(os.environ)),
+        **home_variables(links, java),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "128m",
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(quick_start_options(java)),
     }
     log = links / f"{name}.log"
     with log.open("wb") as output:

@@ -28,6 +28,7 @@ from onceproof.harness.model.scenario import Parameter, Scenario
 
 _PARAMETERS: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
+_TIMES: Final = pa.map_(pa.string(), pa.float64())
 
 # The fields of Outcome, in their order: a Parquet file can be turned into outcomes.jsonl and back.
 OUTCOME_COLUMNS: Final[dict[str, Any]] = {
@@ -58,8 +59,9 @@ OUTCOME_COLUMNS: Final[dict[str, Any]] = {
     "watched": _COUNTS,
     "recovery_seconds": pa.list_(pa.float64()),
     "waited_milliseconds": pa.float64(),
+    "phase_milliseconds": _TIMES,
 }
-_MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind is _COUNTS)
+_MAPS: Final = frozenset(name for name, kind in OUTCOME_COLUMNS.items() if kind in (_COUNTS, _TIMES))
 
 _MISFITS: Final = (pa.ArrowException, TypeError, OverflowError, ValueError)
 

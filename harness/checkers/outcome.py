@@ -4,8 +4,8 @@ The rules this module lives by:
 
 - An outcome is small and flat, and holds what reports count. Records, trace and explanation are not stored:
   a replay of the seed gives them again.
-- Everything in it but ``milliseconds``, ``recovery_seconds`` and ``waited_milliseconds`` follows from the
-  scenario, so two runs can be compared line by line.
+- Everything in it but times, as ``milliseconds`` and ``recovery_seconds``, follows from the scenario, so two
+  runs can be compared line by line.
 - The hash of a whole run does not depend on the order or the process in which its scenarios ran.
 - The keys of its mappings are plain words ("kill_task/committing"), so that any tool can read a line.
 """
@@ -78,6 +78,8 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     waited_milliseconds: float | None = None
     """How many of ``milliseconds`` were spent waiting for processes, clusters and servers to start; only
     systems that run in real time measure it."""
+    phase_milliseconds: dict[str, float] = msgspec.field(default_factory=dict)
+    """How long each phase of a program's run took."""
 
 
 class OutcomeError(Exception):
@@ -149,6 +151,7 @@ def outcome_of(scenario: Scenario, history: History, verdict: Verdict) -> Outcom
         waited_milliseconds=(
             None if statistics.waited_milliseconds is None else round(statistics.waited_milliseconds, 3)
         ),
+        phase_milliseconds={name: round(each, 3) for name, each in statistics.phase_milliseconds.items()},
     )
 
 

@@ -57,7 +57,7 @@ def check_command(
         ExtraMissing: ``sql`` is True and Spark is not installed.
     """
     families = load_families(names)
-    has_sql = any(family.oracle_sql for family in families)
+    has_sql = any(family.oracle_sql and not isinstance(family, ProgramFamily) for family in families)
     with_sql = has_sql and sql is not False and _has_spark(asked=sql is True)
     found: list[list[FamilyMistake]] = []
     scripts: set[str] = set()
@@ -141,7 +141,7 @@ def _check_sql(
     with spark_session(name="onceproof check") as session:
         for family, mistakes in zip(families, found, strict=True):
             # Rows that are wrong already would be reported once more, and not every family has SQL.
-            if mistakes or not family.oracle_sql:
+            if mistakes or not family.oracle_sql or isinstance(family, ProgramFamily):
                 continue
             if mistake := sql_mistake_of(session, family, seed, scenarios):
                 mistakes.append(mistake)

@@ -34,6 +34,7 @@ MOST_VERSIONS: Final = 12
 """Of a draft: those that the program's file names come first."""
 _COMMON: Final = frozenset({"root", "user", "admin", "ubuntu", "runner", "postgres"})
 """Names of users that say nothing, and are words."""
+_STEP: Final = re.compile(r"\S+ step \d+: ")
 _HOMES: Final = re.compile(r"/(?:home|Users)/[^/\s\"':]+")
 _PASSWORD: Final = re.compile(r"(://[^/\s:@]+:|password=)[^@\s/'\"]+")
 _PROMISES: Final[Mapping[str, str]] = {
@@ -59,10 +60,11 @@ def evidence_command(folder: Path, out: Path | None) -> int:
 def without_private(text: str, private: Mapping[str, str]) -> str:
     """Return a text with what names a machine or its user replaced, the longest first."""
     for name in sorted(private, key=len, reverse=True):
+        placeholder = private[name].replace("\\", "")
         if name.startswith("/"):
-            text = text.replace(name, private[name])
+            text = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", placeholder, text)
         elif name not in _COMMON and len(name) > 1:
-            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", private[name], text)
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", placeholder, text)
     return _PASSWORD.sub(r"\1<password>", _HOMES.sub("<home>", text))
 
 
@@ -107,7 +109,7 @@ def _draft(name: str, about: About, contents: Mapping[str, bytes]) -> str:
             f"{about.sentence} ({', '.join(about.signature)})",
             "",
             "```text",
-            *_last_lines(contents.get(TIMELINE, b"").decode(errors="replace").splitlines()),
+            *_last_steps(contents.get(TIMELINE, b"").decode(errors="replace").splitlines()),
             "```",
             "",
             f"`{TIMELINE}` has the whole run with wall-clock times, `input.jsonl` what was given and",
@@ -138,9 +140,11 @@ def _family(about: About) -> str:
     return f"{PROGRAM}/{about.program}" if about.program else about.family
 
 
-def _last_lines(lines: Sequence[str]) -> Sequence[str]:
+def _last_steps(timeline: Sequence[str]) -> Sequence[str]:
+    """Return the last steps of a timeline, without what programs have printed meanwhile."""
+    lines = [line for line in timeline if _STEP.match(line)]
     left = len(lines) - MOST_LINES
-    return lines if left <= 0 else [f"... {counted(left, 'line')} before", *lines[-MOST_LINES:]]
+    return lines if left <= 0 else [f"... {counted(left, 'step')} before", *lines[-MOST_LINES:]]
 
 
 def _packed(entries: Sequence[tuple[str, bytes]]) -> bytes:

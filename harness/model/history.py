@@ -167,6 +167,8 @@ class Statistics:
     waited_milliseconds: float | None = None
     """How many of them were spent waiting until what stands trial had started: its processes, clusters and
     servers; None: not measured."""
+    phase_milliseconds: dict[str, float] = field(default_factory=dict)
+    """How long each phase of a program's run took: "start", "feed", "wait" for rows and the end, "judge"."""
 
     def count_strike(self, kind: str, point: str, means: str = "") -> None:
         """Count a fault that struck; ``means`` is "" for the default of its kind."""

@@ -110,7 +110,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[str, ...] = ()
     """Command: prints the visible rows as lines of JSON, and ends."""
     catalog: dict[str, str] = {}
-    """Iceberg: the properties of the catalog, as pyiceberg has them; none: ``{output}`` is the table."""
+    """Iceberg: ``name`` and properties of the catalog, as in pyiceberg; none: ``{output}`` is the table."""
 
 
 _Fields: TypeAlias = Mapping[str, tuple[str, ...]]

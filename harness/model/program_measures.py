@@ -59,6 +59,8 @@ class Measured(msgspec.Struct, frozen=True):
     """Between two looks that found new rows, at most."""
     work_seconds: float
     """The processor time that was used up to the first row."""
+    answer_work_seconds: float
+    """The part of it from the moment when the program was ready."""
     stop_seconds: float
     """From the signal that ends the program, or its last row if it ends by itself, to its end."""
     seconds: float
@@ -77,16 +79,21 @@ class Measured(msgspec.Struct, frozen=True):
         """After which a program that was asked to end is killed."""
         return max(_LEAST_SECONDS_TO_STOP, _TIMES_TO_STOP * self.stop_seconds)
 
-    def has_had_time(self, seconds: float, worked_seconds: Callable[[], float]) -> bool:
-        """Return whether a start that runs for so long would have repeated rows if it repeats any.
+    @property
+    def answer_seconds(self) -> float:
+        """From the moment when the program is ready to its first row; from its start if it says no such."""
+        return self.first_row_seconds - self.ready_seconds
 
-        ``worked_seconds`` returns the processor time that it has used.
+    def has_had_time(self, seconds: float, worked_seconds: Callable[[], float]) -> bool:
+        """Return whether a start that is ready for so long would have repeated rows if it repeats any.
+
+        ``worked_seconds`` returns the processor time that it has used since.
         """
-        needed = self.first_row_seconds * _TIMES_TO_REPEAT + self.settle_seconds
-        most = self.first_row_seconds * _MOST_TIMES_TO_REPEAT + self.settle_seconds
+        needed = self.answer_seconds * _TIMES_TO_REPEAT + self.settle_seconds
+        most = self.answer_seconds * _MOST_TIMES_TO_REPEAT + self.settle_seconds
         if seconds <= needed:
             return False
-        return seconds > most or worked_seconds() >= _WORK_TO_REPEAT * self.work_seconds
+        return seconds > most or worked_seconds() >= _WORK_TO_REPEAT * self.answer_work_seconds
 
     def quiet_seconds(self, servers: Collection[str], *, are_missing: bool) -> float:
         """Return after how long without an event nothing more is expected to come.
@@ -96,7 +103,7 @@ class Measured(msgspec.Struct, frozen=True):
         least = _LEAST_SECONDS_TO_COME_BACK if servers else _LEAST_SECONDS_TO_MISS
         if KAFKA in servers and are_missing:
             least = _LEAST_SECONDS_OF_A_GROUP
-        return max(least, _TIMES_TO_MISS * (self.first_row_seconds + self.settle_seconds + self.stop_seconds))
+        return max(least, _TIMES_TO_MISS * (self.first_row_seconds + self.settle_seconds))
 
     def seconds_of_run(self, starts: int) -> float:
         """Return after how long a run with so many starts is cut off, whatever happens in it."""

@@ -267,14 +267,20 @@ def _exhausted(result: RunResult) -> Iterator[tuple[str, str]]:
 
 
 def _cost(tally: Tally) -> Iterator[tuple[str, str]]:
-    """Yield as a fact what a scenario has cost, on systems that measure how much of it was waiting."""
-    if tally.waiting_share is not None:
-        yield "cost of a scenario", cost_text(tally.scenario_seconds, tally.waiting_share)
+    """Yield as a fact what a scenario has cost, on systems that measure what it was spent on."""
+    if text := cost_text(tally):
+        yield "cost of a scenario", text
 
 
-def cost_text(seconds: float, share: float) -> str:
-    """Return the cost of a scenario in words."""
-    return f"{duration(seconds)}, {share:.0%} of it waiting for the system to start"
+def cost_text(tally: Tally) -> str:
+    """Return the cost of a scenario in words; "" where the system does not measure what it was spent on."""
+    seconds = duration(tally.scenario_seconds)
+    if tally.phase_seconds:
+        phases = [f"{phase} {each:.2f} s" for phase, each in tally.phase_seconds.items()]
+        return f"{seconds}: {', '.join(phases)}"
+    if tally.waiting_share is None:
+        return ""
+    return f"{seconds}, {tally.waiting_share:.0%} of it waiting for the system to start"
 
 
 def time_text(moment: datetime) -> str:

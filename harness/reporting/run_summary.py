@@ -100,6 +100,7 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
         "trace_hash": tally.trace_hash(),
         "seconds": round(result.seconds, 3),
         "scenario_seconds": round(tally.scenario_seconds, 6),
+        "phase_seconds": {phase: round(each, 3) for phase, each in tally.phase_seconds.items()},
         "waiting_share": None if tally.waiting_share is None else round(tally.waiting_share, 3),
         "out": str(out),
     }
@@ -151,8 +152,8 @@ def summary_lines(
         f" {counted(tally.kills, 'kill')}, {counted(tally.rescales, 'rescale')};"
         f" trace hash {tally.trace_hash()}"
     )
-    if tally.waiting_share is not None:
-        yield f"a scenario: {cost_text(tally.scenario_seconds, tally.waiting_share)}"
+    if cost := cost_text(tally):
+        yield f"a scenario: {cost}"
     yield f"report: {page or 'none, because it cannot be written'}"
 
 
@@ -185,6 +186,8 @@ def _outcome_text(failed: int, known: int) -> str:
 def shrunk_text(case: FailureCase, real: bool) -> str:
     """Return the size of a shrunk failure; on a ``real`` system, also the runs spent."""
     spent = f" in {counted(case.shrunk.runs, 'run')}" if real else ""
+    if real and not case.repeated and not case.shrunk.runs:
+        return "not run again"
     if real and not case.repeated:
         return f"not reproduced{spent}"
     if not case.repeated:

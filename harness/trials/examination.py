@@ -46,6 +46,12 @@ from onceproof.reports.text import counted
 
 DECISIONS_SHARE: Final = 0.2
 """The part of the real runs that is reserved for measuring decisions."""
+ENDS_ITS_PROCESS: Final = (
+    "It was not shrunk or explained, because no run of it ends by itself: a replay does not, either."
+)
+INTERRUPTED: Final = (
+    "An interrupt ended the examination before the scenario was run again; it was not shrunk or explained."
+)
 VISIBLE_EVENTS_ONLY: Final = (
     "The diagram shows visible events only: attempts, checkpoints, rows that became visible, and kills, in"
     " the order in which they were recorded. It has no arrows for records and messages, which were not"
@@ -70,17 +76,13 @@ class Examined:
     """The cause in the user's job that a counterfactual run has confirmed."""
     notes: tuple[str, ...] = ()
     """Sentences for the report: how the failure was examined, and what remains uncertain."""
+    was_interrupted: bool = False
 
 
-def unexamined(scenario: Scenario) -> Examined:
-    """Return the examination of a scenario that ends its process: it is left as it is."""
-    return _as_it_is(scenario, None, repeated=False)
-
-
-def _as_it_is(scenario: Scenario, trial: Trial | None, *, repeated: bool) -> Examined:
+def unexamined(scenario: Scenario, why: str, trial: Trial | None = None) -> Examined:
+    """Return the examination of a scenario that is left as it is, with the sentence that says why."""
     size = size_of(scenario)
-    note = "It was not shrunk or explained, because no run of it ends by itself: a replay does not, either."
-    return Examined(ShrinkResult(scenario, 0, size, size), trial, repeated, notes=(note,))
+    return Examined(ShrinkResult(scenario, 0, size, size), trial, trial is not None, notes=(why,))
 
 
 def repeats(system: System) -> bool:
@@ -130,7 +132,7 @@ def _examine_by_many_runs(
         trial = try_scenario(family, scenario, trace=True, system=system)
         signature = trial.verdict.signature
         if trial.lost is not None:
-            return _as_it_is(scenario, trial, repeated=True)
+            return unexamined(scenario, ENDS_ITS_PROCESS, trial)
         if signature is None:
             size = size_of(scenario)
             return Examined(ShrinkResult(scenario, 1, size, size), trial, repeated=False)
@@ -280,6 +282,7 @@ def _examine_by_few_runs(
         takes,
         mistake,
         notes=tuple(_notes(system, runs, found, takes)),
+        was_interrupted=runs.was_interrupted,
     )
 
 
@@ -287,8 +290,8 @@ def _notes(system: System, runs: RealRuns, found: RealShrink, takes: DecisionEff
     """Yield the notes on a failure that was examined with few runs."""
     spent = f"{counted(runs.runs, 'run')} on {system.name}"
     if found.signature is None:
-        if found.trial is None:
-            yield "The examination was interrupted before the scenario failed again; it was not shrunk."
+        if runs.was_interrupted:
+            yield INTERRUPTED
         else:
             yield (
                 f"The scenario did not fail again in {spent}, so it was not shrunk: the failure depends on a"

@@ -49,7 +49,15 @@ from onceproof.harness.trials.evidence import (
     keep_evidence,
     sentence_of_outcome,
 )
-from onceproof.harness.trials.examination import Examined, examine, repeats, runs_of, unexamined
+from onceproof.harness.trials.examination import (
+    ENDS_ITS_PROCESS,
+    INTERRUPTED,
+    Examined,
+    examine,
+    repeats,
+    runs_of,
+    unexamined,
+)
 from onceproof.harness.trials.family_mistakes import FamilyMistake
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder, replace_file
 from onceproof.harness.trials.run_plan import RunPlan
@@ -258,7 +266,10 @@ def examine_failure(
     text = f"shrinking {family.name}: {', '.join(group.signature)}"
     progress(text)
     if is_lost(group.first):
-        examined = unexamined(original)
+        examined = unexamined(original, ENDS_ITS_PROCESS)
+    elif result.interrupted and not repeats(result.system):
+        # A run takes seconds, and the user wants the command to end.
+        examined = unexamined(original, INTERRUPTED)
     else:
         examined = examine(
             result.system,
@@ -268,6 +279,7 @@ def examine_failure(
             most_runs,
             lambda run: progress(f"{text}, run {run}"),
         )
+        result.interrupted |= examined.was_interrupted
     known = find_known(plan.known, family.name, group.signature)
     asked = result.asked_for(family.name)
     return store_failure(examined, result.system, family, asked, original, plan.out, group, known, unwritten)

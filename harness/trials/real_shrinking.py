@@ -96,6 +96,8 @@ class RealRuns:
         try:
             trial = self._try_one(scenario)
         except KeyboardInterrupt:
+            # A run that was cut short says nothing.
+            self.runs -= 1
             self.was_interrupted = True
             raise LimitReached from None
         self._trials[to_json(scenario)] = trial

@@ -63,6 +63,8 @@ class FamilyTally:
     """The run time of its scenarios, summed over the workers."""
     waited_milliseconds: float | None = None
     """How many of them were spent waiting for what stands trial to start; None: no scenario measured it."""
+    phase_milliseconds: dict[str, float] = field(default_factory=dict)
+    """How long each phase of its scenarios took, where they are runs of a program."""
     broken: Counter[str] = field(default_factory=Counter)
     """By property, how many scenarios broke it."""
     timers_before_end: int = 0
@@ -135,6 +137,8 @@ class Tally:
         family.milliseconds += outcome.milliseconds
         if outcome.waited_milliseconds is not None:
             family.waited_milliseconds = (family.waited_milliseconds or 0.0) + outcome.waited_milliseconds
+        for phase, milliseconds in outcome.phase_milliseconds.items():
+            family.phase_milliseconds[phase] = family.phase_milliseconds.get(phase, 0.0) + milliseconds
         if is_checked_twice(outcome.seed):
             family.checked_twice += 1
             family.kills_checked_twice += outcome.kills
@@ -213,6 +217,15 @@ class Tally:
         """The run time of a scenario, on average."""
         milliseconds = sum(family.milliseconds for family in self.families.values())
         return milliseconds / 1000 / self.scenarios if self.scenarios else 0.0
+
+    @property
+    def phase_seconds(self) -> dict[str, float]:
+        """How long each phase of a scenario took, on average; empty for systems without phases."""
+        phases: dict[str, float] = {}
+        for family in self.families.values():
+            for phase, milliseconds in family.phase_milliseconds.items():
+                phases[phase] = phases.get(phase, 0.0) + milliseconds / 1000 / self.scenarios
+        return phases
 
     @property
     def waiting_share(self) -> float | None:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Final
 
 import msgspec
@@ -40,6 +41,7 @@ from onceproof.harness.model.family import (
     Declared,
     Family,
     FamilyError,
+    options_of,
     source_file,
     tasks_with,
 )
@@ -135,9 +137,12 @@ def _tried(
     try:
         history, recorded = _run(system, family, scenario, trace, records=is_to_continue)
         history.statistics.not_applicable |= requests_left(drawn, scenario)
+        begun = perf_counter()
         oracle = PythonOracle(family, scenario)
         history = within_tolerance(history, oracle)
         verdict = judge(scenario, history, oracle)
+        if phases := history.statistics.phase_milliseconds:
+            phases["judge"] = (perf_counter() - begun) * 1000
     except Exception as error:
         if is_full(error):
             raise
@@ -286,6 +291,8 @@ def _check_draw(family: Family, seed: int) -> None:
     try:
         with stopped_in_time(source_file(family)):
             rows: object = family.expected(scenario.records, Declared(parameters=scenario.parameters))
+            if (versions := options_of(family).versions) is not None:
+                list(versions(scenario.records))
             if isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Iterator):
                 _refuse_what_is_no_tuple(rows, f"{place}: seed {seed}: expected() returns")
                 misfit = misfit_of(family, scenario)

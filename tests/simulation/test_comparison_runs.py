@@ -246,7 +246,7 @@ def test_state_is_not_compared_while_event_time_lags_after_a_restore() -> None:
 def test_broadcast_state_that_differs_between_subtasks_is_found() -> None:
     family = load_family("behaviour_patterns")
     with find_mutant("new-subtasks-have-no-broadcast-state").applied() as reach:
-        for scenario in scenarios_of("behaviour_patterns", 1000, first=295):
+        for scenario in scenarios_of("behaviour_patterns", 1000, first=576):
             torn = [
                 recorded for recorded in recorded_checkpoints(family, scenario) if torn_patterns(recorded)
             ]
@@ -319,7 +319,7 @@ def test_state_of_an_overtaken_savepoint_is_compared_although_it_is_not_restored
     monkeypatch.setattr(checkpoint_trials, "recorded_run", lambda *_: RecordedRun(recorded, []))
     compared = 0
     with ghost_of_a_word.applied():
-        for scenario in scenarios_of(family.name, 200):
+        for scenario in scenarios_of(family.name, 200, first=34):
             asked = msgspec.structs.replace(scenario, seed=None)
             for each in recorded_checkpoints(family, asked):
                 recorded[:] = [each]

@@ -37,7 +37,7 @@ _MAINS: Final = {
 _BOUNDARY: Final = "onceproof-jar"
 _LISTENS: Final = re.compile(rf"istening on (?:addresses :\[|SocketAddress )\D*?({re.escape(LOOPBACK)}:\d+)")
 """In the log of a TaskManager, an address at which others reach it."""
-_START_S: Final = 90.0
+_START_S: Final = 300.0
 _REQUEST_S: Final = 10.0
 _POLL_S: Final = 0.05
 _LONGEST_ERROR: Final = 20_000

@@ -178,12 +178,13 @@ class JobProcess:
     def new_lines(self) -> list[str]:
         """Return what the JobManager has said since the last call, and a line when all tasks run.
 
-        A JobManager that was killed is started again here, and TaskManagers are.
+        A JobManager that has died alone is started again here, and TaskManagers are.
         """
         if self._is_paused or self._is_over:
             return []
-        if self._has_lost_master:
+        if self._has_lost_master or not self._cluster.is_alive:
             self._has_lost_master = False
+            self._find_newest()
             self._cluster = self._pool.with_new_job_manager()
             self._submit()
         self._cluster.fill()

@@ -23,6 +23,8 @@ from onceproof.harness.systems.flink.submitter import Submitter
 
 MOST_JOBS: Final = 150
 """After as many jobs a cluster is replaced: Java keeps the classes of each."""
+MOST_MAINS: Final = 30
+"""As MOST_JOBS, where the ``main`` of each job runs in the JobManager as well."""
 
 
 class FlinkPool:
@@ -43,6 +45,7 @@ class FlinkPool:
             if settings is None
             else {"execution.checkpointing.dir": self.checkpoints.as_uri(), **settings}
         )
+        self._most_jobs = MOST_JOBS if settings is None else MOST_MAINS
         self._made = 0
         self._current = self._new_cluster()
         self._jobs = 0
@@ -52,7 +55,7 @@ class FlinkPool:
 
     def cluster(self) -> FlinkCluster:
         """Return a cluster that runs, with all its TaskManagers."""
-        if not self._current.is_alive or self._jobs >= MOST_JOBS:
+        if not self._current.is_alive or self._jobs >= self._most_jobs:
             self._current.kill()
             self._take_spare()
         self._jobs += 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -154,14 +154,16 @@ class ProgramHistory:
         """Note when a line was seen that the program has printed."""
         self._record.add_line(time.time(), of, line)
 
-    def at_rest(self, half_rows: Sequence[str], milliseconds: float, folder: Path) -> History:
-        """Add the places of lines without an end, and return the history, with the files of its folder."""
+    def at_rest(self, half_rows: Sequence[str], phase_seconds: Mapping[str, float], folder: Path) -> History:
+        """Add half lines, the times of the phases and the files of the folder, and return the history."""
         self._record.add_files(folder)
         self.history.record = self._record
         for place in half_rows:
             self.history.leak(self._step, _HALF_ROW, place)
         self.history.statistics.steps = self._step
-        self.history.statistics.milliseconds = milliseconds
+        statistics = self.history.statistics
+        statistics.phase_milliseconds = {phase: each * 1000 for phase, each in phase_seconds.items()}
+        statistics.milliseconds = sum(statistics.phase_milliseconds.values())
         return self.history
 
     def _next_step(self) -> int:

@@ -58,29 +58,37 @@ class Pace:
     changed: float = 0.0
     """When something happened last that the program may answer with rows."""
     starts: int = 0
-    _first_started: float = 0.0
-    _ready_seconds: float = 0.0
+    _origin: float = 0.0
+    """When the last start was ready; the start itself if the program does not say so."""
+    _origin_work: float = 0.0
+    """The processor time that it had used then."""
     _first_row_seconds: float | None = None
+    """From the start to the first row, then from its origin, then the processor time of both."""
+    _answer_seconds: float = 0.0
     _work_seconds: float = 0.0
+    _answer_work_seconds: float = 0.0
     _given: list[float] = field(default_factory=list)
     _looks: list[float] = field(default_factory=list)
     """When new rows were found."""
     _rows: int = 0
     _stop_seconds: float = 0.0
+    phase_seconds: dict[str, float] = field(default_factory=lambda: {"start": 0.0, "feed": 0.0, "wait": 0.0})
+    _spent_at: float = field(default_factory=time.monotonic)
     _printed: float = 0.0
     _work: tuple[float, float] = (0.0, 0.0)
     """When the processor time was asked for, and what it was."""
 
     def start(self) -> None:
         """Note that the program starts."""
-        self.started = self.changed = time.monotonic()
+        self.started = self.changed = self._origin = time.monotonic()
+        self._origin_work = 0.0
         self.starts += 1
 
     def ready(self) -> None:
         """Note that it is ready for records."""
         self.changed = time.monotonic()
-        if self.starts == 1:
-            self._ready_seconds = self.changed - self.started
+        if self.file.program.ready:
+            self._origin, self._origin_work = self.changed, self.ask_work()
 
     def give(self) -> None:
         """Note that a record is given."""
@@ -96,7 +104,10 @@ class Pace:
         self._looks.append(self.changed)
         if self._first_row_seconds is None:
             self._first_row_seconds = self.changed - self.started
+            self._answer_seconds = self.changed - self._origin
+            # A program that is over by now has no processor time that could be asked for.
             self._work_seconds = self.ask_work()
+            self._answer_work_seconds = max(0.0, self._work_seconds - self._origin_work)
 
     def print(self) -> None:
         """Note that the program has printed a line."""
@@ -105,6 +116,14 @@ class Pace:
     def strike(self) -> None:
         """Note that something has been done to the program."""
         self.changed = time.monotonic()
+
+    def spend(self, is_ready: bool, is_all_given: bool) -> None:
+        """Count the time since the last call for the phase in which the run is."""
+        is_up = is_ready and (bool(self.file.program.ready) or self._first_row_seconds is not None)
+        phase = "start" if not is_up else "wait" if is_all_given else "feed"
+        now = time.monotonic()
+        self.phase_seconds[phase] += now - self._spent_at
+        self._spent_at = now
 
     def stop(self, asked: float) -> None:
         """Note that the program has ended that was asked to at a time."""
@@ -117,22 +136,24 @@ class Pace:
 
     def is_settled(self) -> bool:
         """Return whether a complete output has had its time to become more than complete."""
-        now = time.monotonic()
-        quiet, seconds = self.quiet_for(), now - self.started
+        quiet = self.quiet_for()
+        own = self.measure()
         if self.measured is None:
-            own = self.measure()
-            return quiet > max(_SECONDS_TO_SETTLE, own.settle_seconds, own.first_row_seconds / 2)
+            return quiet > max(_SECONDS_TO_SETTLE, own.settle_seconds, own.answer_seconds / 2)
         if quiet <= self.measured.settle_seconds:
             return False
         usual = self.measured
         if self._first_row_seconds is not None:
-            # Today's start may be slower for a busy machine, and need less work for warm caches.
+            # The machine may be busier than it was, and caches warmer.
             usual = replace(
                 usual,
-                first_row_seconds=max(usual.first_row_seconds, self._first_row_seconds),
-                work_seconds=min(usual.work_seconds, self._work_seconds or usual.work_seconds),
+                ready_seconds=own.ready_seconds,
+                first_row_seconds=own.first_row_seconds,
+                answer_work_seconds=min(
+                    usual.answer_work_seconds, own.answer_work_seconds or usual.answer_work_seconds
+                ),
             )
-        return usual.has_had_time(seconds, self._worked)
+        return usual.has_had_time(time.monotonic() - self._origin, lambda: self._worked() - self._origin_work)
 
     def is_quiet(self, *, are_missing: bool) -> bool:
         """Return whether nothing has happened for so long that nothing more is expected.
@@ -178,7 +199,7 @@ class Pace:
             if look is not None:
                 latency = max(latency, look - max(given, after))
         return Measured(
-            ready_seconds=self._ready_seconds if self.file.program.ready else 0.0,
+            ready_seconds=0.0 if first is None else first - self._answer_seconds,
             first_row_seconds=now - self.started if first is None else first,
             latency_seconds=latency,
             pause_seconds=max(
@@ -186,6 +207,7 @@ class Pace:
                 default=0.0,
             ),
             work_seconds=self._work_seconds,
+            answer_work_seconds=self._answer_work_seconds,
             stop_seconds=self._stop_seconds,
             seconds=now - self.begun,
             records=len(self._given),
@@ -196,6 +218,8 @@ class Pace:
         done = self.file.done
         if self.measured is not None:
             learned = self.measured.quiet_seconds(self.file.servers, are_missing=are_missing)
+            if done.when == "exit":
+                learned += self.measured.stop_seconds_at_most
             return done.quiet_seconds or learned
         first = self._first_row_seconds
         if first is None:

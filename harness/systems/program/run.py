@@ -45,6 +45,7 @@ from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
+from onceproof.harness.systems.program.java_classes import keep_new, with_archive
 from onceproof.harness.systems.program.pace import Pace
 from onceproof.harness.systems.program.process import ProgramProcess
 
@@ -136,6 +137,7 @@ class ProgramRun:
                     if following is None:
                         self.ends.input.all_given()
                 self._look()
+                self._pace.spend(self._is_ready, following is None)
                 self._strike_what_is_due(time.monotonic())
                 self._see_its_end(following is None)
                 if following is None and self._is_done():
@@ -148,13 +150,13 @@ class ProgramRun:
                 self._process.discard()
             if self._job is not None:
                 self._job.close()
-        return self._history.at_rest(
-            self.ends.output.half_rows(), self._pace.measure().seconds * 1000, self.folder
-        )
+        self._pace.spend(self._is_ready, following is None)
+        return self._history.at_rest(self.ends.output.half_rows(), self._pace.phase_seconds, self.folder)
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
         history = self.run()
+        keep_new(self.family)
         said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
         is_over = bool(rows_at_end(history)) and not self._are_missing() and not self._is_cut_off
         missed = "" if is_over else self._missed
@@ -169,7 +171,9 @@ class ProgramRun:
         self._history.started(self._by_supervisor)
         values = self._values()
         starts = self._history.starts
-        words = [*command.command, *(command.resume if starts > 1 else ())]
+        resume = command.resume if starts > 1 else ()
+        words = [filled(word, values) for word in (*command.command, *resume)]
+        words = with_archive(self.family, words, makes=self.measured is None)
         environment = {name: filled(text, values) for name, text in command.environment.items()}
         render(self.family, self.folder, values)
         hooks = self.family.file.hooks
@@ -185,7 +189,7 @@ class ProgramRun:
         else:
             self._pace.start()
             self._process = ProgramProcess(
-                [filled(word, values) for word in words],
+                words,
                 {**os.environ, **self.ends.environment, **environment},
                 self.folder,
                 self._log,

@@ -24,11 +24,13 @@ from onceproof.harness.systems.program.inputs import DeliveredInput, InputBatche
 from onceproof.harness.systems.program.trial_end import TrialEnd
 
 _SECONDS_TO_DELIVER: Final = 30.0
+# A schema with the name of the user would be the one in which statements look first.
 _MAKE_COUNTS: Final = """
-    CREATE SCHEMA IF NOT EXISTS onceproof;
-    CREATE TABLE IF NOT EXISTS onceproof.given (input text, number bigint, PRIMARY KEY (input, number))
+    CREATE SCHEMA IF NOT EXISTS onceproof_harness;
+    CREATE TABLE IF NOT EXISTS onceproof_harness.given
+        (input text, number bigint, PRIMARY KEY (input, number))
 """
-_COUNT: Final = "INSERT INTO onceproof.given VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_COUNT: Final = "INSERT INTO onceproof_harness.given VALUES (%s, %s) ON CONFLICT DO NOTHING"
 """Changes no row if the record was given before."""
 
 

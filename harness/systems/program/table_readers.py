@@ -239,9 +239,9 @@ class IcebergOutput(SnapshotOutput):
         file = self.end.file
         if file.catalog:
             properties = {name: filled(text, self.end.values) for name, text in file.catalog.items()}
-            return load_catalog("program", **{"init_catalog_tables": "false", **properties}).load_table(
-                file.table
-            )
+            # Tables in a database belong to the name of their catalog.
+            name = properties.pop("name", "default")
+            return load_catalog(name, **{"init_catalog_tables": "false", **properties}).load_table(file.table)
         metadata = self.end.folder / "metadata"
         hint = metadata / "version-hint.text"
         if hint.exists():

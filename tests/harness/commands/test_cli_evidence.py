@@ -101,6 +101,7 @@ def test_the_draft_says_what_was_promised_observed_and_how_to_repeat_it(results:
     assert "Each expected row appears at least once" in draft
     assert "Row of <program> twice. (exactly_once, duplicated)" in draft
     assert "program FAULT kill_process at element" in draft
+    assert "prints:" not in draft
     assert "onceproof replay scenario.json --family program/job.toml --system command" in draft
     assert "| Python | " in draft
 
@@ -123,6 +124,7 @@ def test_a_folder_without_evidence_is_one_line(tmp_path: Path) -> None:
 
 def test_a_user_with_a_common_name_is_a_word() -> None:
     assert without_private("the root of it", {"root": "<user>"}) == "the root of it"
+    assert without_private("/root/x /srv/root /rootfs", {"/root": "<home>"}) == "<home>/x /srv/root /rootfs"
     assert private_texts()[str(Path.home())] == "<home>"
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -13,6 +18,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.program_file import PLACEHOLDERS
 from onceproof.harness.trials.trial import check_family
 from tests.harness.commands.conftest import Command
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.local_kill
 
@@ -69,6 +75,54 @@ def test_the_mended_program_of_the_page_passes(onceproof: Command, reader: Path)
     ran = onceproof("run", "copier.toml", "--scenarios", "6", "-n", "2")
     assert ran.code == PASSED, ran.out + ran.error
     assert "Checked 5 properties in each of 6 scenarios." in ran.out
+
+
+def test_a_set_up_that_does_not_work_is_a_paragraph_with_exit_code_4(
+    onceproof: Command, reader: Path
+) -> None:
+    (reader / "copier.py").write_text("raise SystemExit('no such topic')", encoding="utf-8")
+    ran = onceproof("run", "copier.toml", "--scenarios", "2")
+    assert ran.code == USAGE
+    assert "FAILED" not in ran.out
+    first, *said = ran.error.splitlines()
+    assert "copier.toml: the set-up does not work: in a control run without any fault" in first
+    assert said == ["The program's last output:", "  no such topic"]
+
+
+def test_check_makes_the_control_run_of_a_program(onceproof: Command, reader: Path) -> None:
+    ran = onceproof("check", "copier.toml")
+    assert ran.code == PASSED, ran.error
+    assert re.match(r"copier\.toml: 51 records gave the 51 rows that the oracle expects; \d", ran.out)
+    assert not (reader / "reports").exists()
+
+
+def test_a_signal_ends_a_real_run_with_a_report_and_no_further_run(reader: Path) -> None:
+    # Each start leaves a letter, and each kill repeats rows.
+    program = reader / "copier.py"
+    text = program.read_text(encoding="utf-8").replace("+ 0.1:", "+ 3600:")
+    program.write_text(f"open({str(reader / 'starts')!r}, 'a').write('s')\n{text}", encoding="utf-8")
+    words = ("run", "copier.toml", "--scenarios", "500", "--seed", "4", "-n", "1", "--out", "out")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onceproof", *words],
+        cwd=reader,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    outcomes = reader / "out" / "outcomes.jsonl"
+    deadline = monotonic() + PATIENCE_SECONDS
+    while not (outcomes.exists() and b'"passed":false' in outcomes.read_bytes()):
+        assert monotonic() < deadline, "no scenario has failed"
+        sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    starts = (reader / "starts").read_text(encoding="utf-8")
+    printed, _ = process.communicate(timeout=PATIENCE_SECONDS)
+    assert "ended early; the results of the finished scenarios are kept" in printed
+    assert re.search(r"FAILED copier: exactly_once, duplicated, in \d scenarios?; not run again", printed)
+    assert process.returncode == FAILED
+    # One may have begun before the signal arrived.
+    assert len((reader / "starts").read_text(encoding="utf-8")) <= len(starts) + 1
+    assert (reader / "out" / "index.html").is_file()
 
 
 def test_the_oracle_of_the_page_is_one(reader: Path) -> None:

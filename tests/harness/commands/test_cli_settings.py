@@ -70,14 +70,16 @@ def test_families_ignores_the_settings_and_replay_reads_its_time_there(onceproof
     assert onceproof("replay", "3", "--family", "word_count").code == 4
 
 
-RUN = ("run", "forgetful.py", "--scenarios", "40", "-n", "1", "--out", "out", "--shrink-runs", "0")
+def run_of(scenarios: int) -> tuple[str, ...]:
+    number = ("--scenarios", str(scenarios))
+    return ("run", "forgetful.py", *number, "-n", "1", "--out", "out", "--shrink-runs", "0")
 
 
 def test_run_with_only_known_failures_passes_and_lists_them(onceproof: Command, forgetful: Path) -> None:
-    assert onceproof(*RUN).code == 1
+    assert onceproof(*run_of(16)).code == 1
     signatures = signatures_in("out")
     settings("", *signatures, ("forgetful", "fencing", "never seen"), ("other", "liveness", "stuck"))
-    ended = onceproof(*RUN)
+    ended = onceproof(*run_of(16))
     assert ended.code == 0
     assert "FAILED" not in ended.out
     lines = ended.out.splitlines()
@@ -85,11 +87,11 @@ def test_run_with_only_known_failures_passes_and_lists_them(onceproof: Command, 
     assert 0 < len(known) == lines.count("  since 2026-11-01: ISSUE-12")
     assert [line for line in lines if line.startswith("  onceproof replay ")]
     assert any(
-        line.startswith("forgetful: 40 scenarios, ") and line.endswith(" failed, known") for line in lines
+        line.startswith("forgetful: 16 scenarios, ") and line.endswith(" failed, known") for line in lines
     )
     # The summary names the known failure that did not occur, but not that of a family that did not run.
     assert [line for line in lines if line.startswith("note: Known failures that did not occur")] == [
-        "note: Known failures that did not occur: forgetful: fencing, never seen, in 40 scenarios"
+        "note: Known failures that did not occur: forgetful: fencing, never seen, in 16 scenarios"
         " (if it is fixed, remove it from the settings)"
     ]
     page = Path("out", "index.html").read_text(encoding="utf-8")
@@ -98,11 +100,11 @@ def test_run_with_only_known_failures_passes_and_lists_them(onceproof: Command, 
 
 
 def test_new_failure_is_listed_before_known_ones(onceproof: Command, forgetful: Path) -> None:
-    onceproof(*RUN)
+    onceproof(*run_of(40))
     new, *listed = sorted(signatures_in("out"))
     assert listed
     settings("", *listed)
-    ended = onceproof(*RUN)
+    ended = onceproof(*run_of(40))
     assert ended.code == 1
     heads = [line for line in ended.out.splitlines() if line.startswith(("FAILED", "known forgetful"))]
     assert heads[0].startswith(f"FAILED forgetful: {new[1]}, {new[2]}, ")

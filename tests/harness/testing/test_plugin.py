@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-import pytest
-
 from onceproof.harness.checkers.verdict import is_same_failure
 from tests.planted.catalogue import file_of
 
@@ -21,12 +19,12 @@ SOUND = """
 from onceproof import exactly_once
 
 
-@exactly_once("sales.py", scenarios=60)
+@exactly_once("sales.py", scenarios=20)
 def test_sales():
     pass
 """
 
-BROKEN = SOUND.replace("sales", "forgetful").replace("60", "20")
+BROKEN = SOUND.replace("sales", "forgetful")
 
 
 def assert_replays(user: User, ended: PytestResult, folder: str = "") -> None:
@@ -92,12 +90,12 @@ def test_body_runs_after_the_scenarios_and_reads_their_counts(owner: User) -> No
     owner.write(
         "test_sales.py",
         SOUND.replace("test_sales()", "test_sales(onceproof, tmp_path)").replace(
-            "pass", "assert (onceproof.tally.scenarios, onceproof.tally.kills > 20) == (60, False)"
+            "pass", "assert (onceproof.tally.scenarios, onceproof.tally.kills > 6) == (20, False)"
         ),
     )
     ended = owner.pytest()
     assert ended.counts() == {"failed": 1}
-    assert "assert (60, True) == (60, False)" in ended.out
+    assert "assert (20, True) == (20, False)" in ended.out
 
 
 def test_fixture_runs_scenarios_within_a_test(owner: User) -> None:
@@ -138,7 +136,6 @@ def test_fixture_runs_scenarios_within_a_test(owner: User) -> None:
 
 
 PLANTED = """
-import pytest
 
 from onceproof.harness.checkers.verdict import is_same_failure
 
@@ -156,19 +153,19 @@ def bug(request):
         yield
 
 
-@exactly_once("word_count", scenarios=80)
+@exactly_once("word_count", scenarios=30)
 def test_planted():
     pass
 
 
-@exactly_once("word_count", scenarios=80)
+@exactly_once("word_count", scenarios=30)
 def test_sound():
     pass
 """
 
 
-@pytest.mark.parametrize("mutant", ["commit-before-completion", "offsets-missing"])
-def test_planted_bug_of_the_engine_fails_the_test_of_a_correct_family(user: User, mutant: str) -> None:
+def test_planted_bug_of_the_engine_fails_the_test_of_a_correct_family(user: User) -> None:
+    mutant = "offsets-missing"
     user.write("test_planted.py", PLANTED.format(mutant=mutant, file=file_of(mutant)))
     ended = user.pytest()
     assert ended.counts() == {"passed": 1, "failed": 1}, ended.out

@@ -71,17 +71,12 @@ def test_each_scenario_runs_once_on_any_number_of_workers(user: User, arguments:
     assert noted(user.folder) == asked_for(0)
 
 
-@pytest.mark.parametrize("how", ["option", "loaded profile"])
-def test_workers_share_one_new_seed_that_is_printed_once(user: User, how: str) -> None:
+def test_workers_share_one_new_seed_that_is_printed_once(user: User) -> None:
     user.write("test_seeds.py", SEEDS)
-    profile = "dev" if how == "option" else "nightly"
-    if how == "option":
-        ended = user.pytest("-n", "2", "--onceproof-seed", "random")
-    else:
-        user.write("conftest.py", PROFILES)
-        ended = user.pytest("-n", "2", "--hypothesis-profile", "nightly", PYTHONPATH=CHECKOUT)
+    user.write("conftest.py", PROFILES)
+    ended = user.pytest("-n", "2", "--hypothesis-profile", "nightly", PYTHONPATH=CHECKOUT)
     assert ended.counts() == {"passed": 7}, ended.out + ended.error
-    [seed] = re.findall(rf"^onceproof: profile {profile}, seed (\d+);", ended.out, re.MULTILINE)
+    [seed] = re.findall(r"^onceproof: profile nightly, seed (\d+);", ended.out, re.MULTILINE)
     assert noted(user.folder) == asked_for(int(seed))
 
 

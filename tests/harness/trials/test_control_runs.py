@@ -9,11 +9,12 @@ import pytest
 
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.program_measures import Measured, SetUpProblem
+from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.system import find_system
 from onceproof.harness.systems.program.system import CommandSystem
 from onceproof.harness.trials.control_runs import learned
 from onceproof.harness.trials.trial import scenario_of
-from tests.harness.systems.program.programs import FILES, program
+from tests.harness.systems.program.programs import FILES, program, tried
 
 COPIES_FILES = """
     import os, sys, time
@@ -41,6 +42,35 @@ def test_a_program_that_starts_late_is_measured_and_not_accused(tmp_path: Path) 
     assert measured.rows == measured.records > 30
     assert measured.first_row_seconds > 1.5
     assert measured.quiet_seconds((), are_missing=True) > 15
+
+
+@pytest.mark.local_kill
+@pytest.mark.parametrize("factor", [1, 10])
+@pytest.mark.parametrize(("remembers", "found"), [(True, []), (False, ["duplicated"])])
+def test_a_slower_program_is_judged_alike(
+    tmp_path: Path, factor: int, remembers: bool, found: list[str]
+) -> None:
+    slow = f"""
+        import os, sys, time
+        time.sleep(0.1 * {factor})
+        given, written = sys.argv[1:3]
+        names = os.listdir(written) if {remembers} else []
+        copied = {{name: len(open(f"{{written}}/{{name}}").readlines()) for name in names}}
+        while True:
+            for name in os.listdir(given):
+                for line in open(f"{{given}}/{{name}}").readlines()[copied.get(name, 0):]:
+                    with open(f"{{written}}/{{name}}", "a") as rows:
+                        rows.write(line)
+                    copied[name] = copied.get(name, 0) + 1
+                    time.sleep(0.002 * {factor})
+            time.sleep(0.005 * {factor})
+    """
+    path, system = program(tmp_path, slow), CommandSystem()
+    measured = controlled(path, system)
+    assert measured.first_row_seconds > 0.1 * factor
+    kills = (Fault("kill_process", "committed", occurrence=3), Fault("kill_process", "element", occurrence=5))
+    _, verdict = tried(path, system, faults=kills)
+    assert [each.anomaly for each in verdict.violations] == found
 
 
 def test_each_program_has_one_control_run(tmp_path: Path) -> None:

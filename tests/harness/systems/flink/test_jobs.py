@@ -79,6 +79,7 @@ class PlayedCluster:
 
     def kill_job_manager(self) -> None:
         self.killed.append(JOB_MANAGER)
+        self.is_alive = False
 
 
 class PlayedPool:
@@ -94,6 +95,7 @@ class PlayedPool:
         return self.current
 
     def with_new_job_manager(self) -> PlayedCluster:
+        self.current.is_alive = True
         return self.current
 
     def prepare_spare(self) -> None:
@@ -195,6 +197,7 @@ def test_a_job_manager_that_died_alone_gets_the_job_again(trial, pool):
     newest = checkpoint(pool, "job1", 2)
     assert process.kill_part(JOB_MANAGER)
     assert pool.current.submitted == 1
+    process.new_lines()
     process.new_lines()
     assert pool.current.submitted == 2
     assert pool.current.orders()[1]["savepointPath"] == newest.as_uri()

@@ -36,6 +36,7 @@ MEASURED = Measured(
     latency_seconds=0.02,
     pause_seconds=0.02,
     work_seconds=0.1,
+    answer_work_seconds=0.1,
     stop_seconds=0.01,
     seconds=1.0,
     records=6,

@@ -122,6 +122,12 @@ def test_the_same_rows_fail_where_the_output_promises_exactly_once(tmp_path: Pat
             'return {"held":',
             r"oracle\.py: \('held', 0\) belongs to no output: return a ma",
         ),
+        (
+            "def generate",
+            "def versions(records):\n    return records['none']\noptions = __import__('onceproof')"
+            ".FamilyOptions(table_keys=1, versions=versions)\ndef generate",
+            r"oracle\.py:6: seed 0: KeyError: 'none'",
+        ),
         ('"payments-0"', '"bills"', r"split 'bills' matches none of orders\*, pay\*; it must match"),
         ("(records, declared)", "(records)", r"expected\(\) is called with \(records, declared\): too many"),
     ],

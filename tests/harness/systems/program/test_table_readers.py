@@ -8,13 +8,16 @@ import pytest
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import ROWS_FOUND
+from onceproof.harness.model.program_ends import Output
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.systems.program.table_readers import IcebergOutput
+from onceproof.harness.systems.program.trial_end import TrialEnd
 from tests.harness.systems.program.programs import RECORDS, events_of, program, tried
 
 pytestmark = pytest.mark.local_kill
 
 KILL = Fault("kill_process", "committed", occurrence=2)
-PATIENT = "[done]\nquiet_seconds = 300\nmost_seconds = 600\n"
+PATIENT = "[done]\nquiet_seconds = 200\nmost_seconds = 600\n"
 TABLE_OF_FILES = """
     import json, os, sys, time, uuid
     given, folder = sys.argv[1] + "/numbers.jsonl", sys.argv[2]
@@ -87,7 +90,7 @@ ICEBERG = {
 }
 CATALOG = """
 table = "n.numbers"
-catalog = { type = "sql", uri = "sqlite:///{output}/catalog.db", warehouse = "{output}" }
+catalog = { name = "c", type = "sql", uri = "sqlite:///{output}/catalog.db", warehouse = "{output}" }
 """
 
 
@@ -160,15 +163,26 @@ def test_orphaned_and_compacted_files_are_no_rows_of_a_delta_table(tmp_path: Pat
     assert verdict.passed, verdict.violations
 
 
-@pytest.mark.parametrize("more", [CATALOG, ""], ids=["catalog", "metadata"])
-def test_orphaned_files_are_no_rows_of_an_iceberg_table(tmp_path: Path, more: str) -> None:
-    parts = dict(ICEBERG)
-    if not more:
-        # The folder of the table is that of the output.
-        parts["DONE"] = parts["DONE"].replace("pa.int64())])", "pa.int64())]), location=folder")
-        parts["APPEND"] = parts["APPEND"].replace("/n/numbers", "")
-    _, verdict = tried(loader(tmp_path, parts, "iceberg", more))
+def test_orphaned_files_are_no_rows_of_an_iceberg_table(tmp_path: Path) -> None:
+    _, verdict = tried(loader(tmp_path, ICEBERG, "iceberg", CATALOG))
     assert verdict.passed, verdict.violations
+
+
+def test_an_iceberg_table_without_a_catalog_is_that_of_its_newest_metadata(tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyiceberg.catalog import load_catalog
+
+    end = TrialEnd(Output("iceberg"), "output", tmp_path, tmp_path / "output", {"id": "BIGINT"}, {})
+    output = IcebergOutput(end)
+    assert output.read() == []
+    catalog = load_catalog("c", type="sql", uri="sqlite://", warehouse=str(tmp_path))
+    catalog.create_namespace("n")
+    schema = pa.schema([("id", pa.int64())])
+    table = catalog.create_table("n.numbers", schema, location=output.address)
+    for number in range(11):
+        table.append(pa.table({"id": [number]}))
+    assert sorted(output.read()) == [(number,) for number in range(11)]
+    output.close()
 
 
 def test_a_column_that_a_table_lacks_is_one_line(tmp_path: Path) -> None:
