@@ -30,8 +30,8 @@ from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.tolerance import within_tolerance
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
+from onceproof.harness.generation.drawn_faults import writing_vertices
 from onceproof.harness.generation.generator import USUAL, Drawing, generate, generator_version
-from onceproof.harness.generation.job_outline import writing_vertices
 from onceproof.harness.generation.outside_faults import with_outside_faults
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults

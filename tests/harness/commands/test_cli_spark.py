@@ -14,7 +14,7 @@ import pytest
 
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_options import SparkOptions
+from onceproof.engine.runtime.spark_settings import SparkOptions
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 from tests.patience import PATIENCE_SECONDS

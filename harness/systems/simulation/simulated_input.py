@@ -1,11 +1,17 @@
-"""The input of a simulated job whose input changes: the engine's source of files reads real files.
+"""Input that changes or has no end, in the simulation.
 
-The rules this module lives by:
+Rules:
 
 - Only a scenario in which the input changes has files; all others read their records from memory.
 - No text of the job shows where the files are: two runs of a scenario have the same trace.
 - What a checkpoint covers is counted in records, as everywhere: a position is that of the engine's reader
   with the count.
+- Some records are there when the job begins; the others arrive in portions, each split at a pace of its own.
+  A checksum of the split's name and the offset decides how many come together, and when, so that a shrunk
+  scenario keeps the arrivals of what is left. What has arrived stays: an attempt that reads again finds it.
+- A source that has nothing waits. Its next poll is possible only once something has arrived.
+- Once all records have arrived and are read, the user stops the job, drained: it ends as if the sources had
+  ended. The user asks again as long as there is no savepoint.
 """
 
 from __future__ import annotations
@@ -13,9 +19,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.connectors.source import ForwardingReader, SplitReader
 from onceproof.engine.elements import Record
@@ -23,7 +30,64 @@ from onceproof.harness.model.fault_kinds import TOPIC_CHANGES
 from onceproof.harness.model.history import as_tuple
 from onceproof.harness.model.scenario import Fault, InputRecord
 from onceproof.harness.systems.filed_input import change, source_of, write_files
+from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
+
+if TYPE_CHECKING:
+    from onceproof.harness.systems.simulation.agenda import Agenda, Clock
+    from onceproof.harness.systems.simulation.job_processes import JobProcesses
+    from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
+    from onceproof.harness.systems.simulation.user_requests import UserRequests
+
+
+MOST_AT_ONCE: Final = 6
+LONGEST_MS: Final = 30
+LOOK_MS: Final = 20
+
+_TIMER: Final = CLASS_INDEX["timer"]
+
+
+class EndlessInput:
+    """Lets the records of one run arrive, and has the job ended behind the last of them."""
+
+    __slots__ = ("_agenda", "_clock", "_log", "_processes", "_requests")
+
+    def __init__(
+        self, clock: Clock, agenda: Agenda, log: SimulatedLog, processes: JobProcesses, requests: UserRequests
+    ) -> None:
+        self._clock = clock
+        self._agenda = agenda
+        self._log = log
+        self._processes = processes
+        self._requests = requests
+        for split in log.records:
+            self._extend(split, 0)
+        self._look_later()
+
+    def _extend(self, split: str, arrived: int) -> None:
+        """Add a portion to what has arrived in a split, and plan the next one."""
+        drawn = zlib.crc32(f"{split} {arrived}".encode())
+        last = len(self._log.records[split])
+        self._log.available[split] = min(arrived + 1 + drawn % MOST_AT_ONCE, last)
+        if self._log.available[split] < last:
+            due = self._clock.now + 1 + drawn // MOST_AT_ONCE % LONGEST_MS
+            self._agenda.add_later(due, _TIMER, f"records arrive in {split}", self._arrive, split)
+
+    def _arrive(self, split: str) -> None:
+        self._extend(split, self._log.available[split])
+        self._processes.wake_sources()
+
+    def _look_later(self) -> None:
+        due = self._clock.now + LOOK_MS
+        self._agenda.add_later(due, _TIMER, "timer user", self._look, None)
+
+    def _look(self, _: Any) -> None:
+        if self._requests.has_ended:
+            return
+        # Before the request, at which a fault may kill the process.
+        self._look_later()
+        if self._log.is_read:
+            self._requests.ask_for_the_end()
 
 
 class FiledReader(ForwardingReader):

@@ -1,6 +1,6 @@
-"""Signals that end a command: the first one lets it report what is finished, the second one ends it at once.
+"""Endings of a command before its result: the line of an error, and signals.
 
-The rules this module lives by:
+Rules:
 
 - SIGTERM, by which CI and supervisors end a process, ends a command as Ctrl-C does. Only the exit code tells
   them apart: 130 and 143.
@@ -19,11 +19,33 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+import typer
+
 from onceproof.harness.model.exit_codes import INTERRUPTED, TERMINATED
+
+
+def missing_extra_in(error: ImportError, program: str, given: Sequence[str]) -> Exception:
+    """Return the error that names the extra, where a failed import needs one; else the error itself."""
+    from onceproof.engine.extras import missing_extra
+
+    words = [word for word in given if not word.startswith("-")]
+    return missing_extra(error, " ".join((program, *words[:1]))) or error
+
+
+def usage_line(error: typer.TyperException) -> str:
+    """Return the parser's message in one line, with the nearest option where it knows one."""
+    possible = getattr(error, "possibilities", None)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "onceproof"
+    message = " ".join((error.message if possible else error.format_message()).split()).rstrip(".")
+    hint = f"; did you mean {' or '.join(sorted(possible))}?" if possible else ""
+    message = message[:1].lower() + message[1:]
+    return f"{message}{hint} (see {command} --help)"
+
 
 # While a scenario runs, another function stands in for it.
 _end_process = os._exit

@@ -1,19 +1,64 @@
-"""From a value of a stream to a row of Kafka (PyFlink: KafkaRecordSerializationSchema).
+"""Between rows of Kafka and values of a stream (PyFlink: KafkaRecordSerializationSchema).
 
 A value becomes the row of one topic: a fixed one, or the one that a selector chooses. Key and value have
 schemas of their own (`engine/formats`); without a key schema the row has no key. The event time of the record
 becomes the row's timestamp, as in Flink; a record without one gets the time of writing.
+
+A deserializer for values only sees the value, and a row without a value (a tombstone) stands for nothing. A
+deserializer of your own sees the whole row: topic, partition, offset, time, key, value and headers.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Self
 
 from onceproof.engine.connectors.kafka.kafka_errors import UnusableSetting
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
-from onceproof.engine.formats.message_schemas import SerializationSchema
+from onceproof.engine.formats.message_schemas import DeserializationSchema, SerializationSchema
+from onceproof.engine.types import TypeInformation
+
+
+class ConsumerRecord(NamedTuple):
+    """A row of Kafka (Kafka: ConsumerRecord)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class KafkaRecordDeserializationSchema(ABC):
+    """Makes values of whole rows (Flink: KafkaRecordDeserializationSchema)."""
+
+    @staticmethod
+    def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
+        """Return a deserializer that sees the values of rows only."""
+        return _ValueOnly(deserialization_schema)
+
+    @abstractmethod
+    def deserialize(self, record: ConsumerRecord) -> Iterable[Any]:
+        """Return the values of a row, in order. Raises MalformedMessage."""
+
+    @abstractmethod
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of the values."""
+
+
+class _ValueOnly(KafkaRecordDeserializationSchema):
+    def __init__(self, schema: DeserializationSchema) -> None:
+        self._schema = schema
+
+    def deserialize(self, record: ConsumerRecord) -> Iterable[Any]:
+        return () if record.value is None else self._schema.deserialize_all(record.value)
+
+    def get_produced_type(self) -> TypeInformation:
+        return self._schema.get_produced_type()
+
 
 _new_tuple = tuple.__new__
 Headers = tuple[tuple[str, bytes | None], ...]
