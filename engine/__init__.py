@@ -96,16 +96,14 @@ from onceproof.engine.connectors.buckets import (
     BucketAssigner,
     DateTimeBucketAssigner,
 )
-from onceproof.engine.connectors.bulk_files import BulkFile, BulkFormat, MalformedFile
+from onceproof.engine.connectors.bulk_files import BulkFile, BulkFormat, InputFormat, MalformedFile
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.csv_input import CsvReaderFormat
-from onceproof.engine.connectors.delivery_guarantee import DeliveryGuarantee
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.file_source import CsvSource, JsonLinesSource, MalformedRow
 from onceproof.engine.connectors.folder_source import FileSource, FileSourceBuilder
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
-from onceproof.engine.connectors.input_formats import InputFormat
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
 from onceproof.engine.connectors.jdbc.jdbc_sink import JdbcSink
 from onceproof.engine.connectors.kafka.flink_kafka import (
@@ -123,11 +121,9 @@ from onceproof.engine.connectors.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
 )
-from onceproof.engine.connectors.kafka.record_deserializer import (
+from onceproof.engine.connectors.kafka.record_schemas import (
     ConsumerRecord,
     KafkaRecordDeserializationSchema,
-)
-from onceproof.engine.connectors.kafka.record_serializer import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     KafkaTopicSelector,
@@ -152,7 +148,7 @@ from onceproof.engine.connectors.sequence_source import (
     NumberSequenceSource,
     RateLimiterStrategy,
 )
-from onceproof.engine.connectors.sink import Sink, SupportsCommitter, SupportsWriterState
+from onceproof.engine.connectors.sink import DeliveryGuarantee, Sink, SupportsCommitter, SupportsWriterState
 from onceproof.engine.connectors.sink_writer import (
     CommitRequest,
     Committer,

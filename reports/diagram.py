@@ -14,8 +14,17 @@ from xml.etree.ElementTree import Element
 
 from markupsafe import Markup
 
-from onceproof.reports.diagram_canvas import Canvas, draw_attempts, draw_ground, draw_kills, draw_lane_names
-from onceproof.reports.diagram_labels import ARROWS, MARKS, arrow_text, mark_text
+from onceproof.reports.diagram_canvas import (
+    ARROWS,
+    MARKS,
+    Canvas,
+    arrow_text,
+    draw_attempts,
+    draw_ground,
+    draw_kills,
+    draw_lane_names,
+    mark_text,
+)
 from onceproof.reports.diagram_layout import FIT_WIDTH
 from onceproof.reports.svg import add, markup
 from onceproof.reports.text import shortened, visible

@@ -1,11 +1,12 @@
 """The verdict of a report, concluded from its contents: a status, a headline, and the reasons.
 
 The worst status wins: failed, interrupted, too little, known failures only, gaps, passed. A run without
-scenarios, or a night that has not reached its minimums, is "empty", not passed. A run is called a sample
-where a family has under LEAST_SCENARIOS scenarios, or a property was asked in under half of the families that
-have it. Known failures do not fail a run, but it is not called passed. A planted bug that survived is a gap,
-because it shows a hole in the harness and not a fault of the engine. A fault kind that never fired fails a
-run only if the campaign is large enough to require it.
+scenarios, or a night that has not reached its minimums, is "empty", not passed. So is a run of a program that
+kills hardly hit between its first row and its last, and a comparison in which a system received no kills. A
+run is called a sample where a family has under LEAST_SCENARIOS scenarios, or a property was asked in under
+half of the families that have it. Known failures do not fail a run, but it is not called passed. A planted
+bug that survived is a gap, because it shows a hole in the harness and not a fault of the engine. A fault kind
+that never fired fails a run only if the campaign is large enough to require it.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ MOST_UNTESTED = 12
 
 LEAST_SCENARIOS = 50
 """A family with fewer is a sample."""
+LEAST_HITS = 3
+"""In so many scenarios a kill comes between first and last row of a program, or it is barely tested."""
 
 
 def subject_of(result: FamilyResult | Failure) -> str:
@@ -278,9 +281,22 @@ def pass_sentence(report: Report) -> str:
     return f"{joined(parts)}: nothing lost, nothing repeated, nothing invented."
 
 
-def shortfall_sentence(report: Report) -> str:
+def barely_tested(report: Report) -> tuple[str, ...]:
+    """Return which programs, and which systems of a comparison, kills have hardly hit, each as a text."""
+    missed = [each.name for each in report.comparison if not each.kills]
+    texts = [f"no kill struck {joined(missed)}, so there is no verdict"] if missed else []
+    few = [each for each in report.families if each.hit is not None and each.hit < LEAST_HITS]
+    texts += [
+        f"a kill came between the first row and the last of {subject_of(each)} in {each.hit:,} of"
+        f" {counted(each.scenarios, 'scenario')}, and it takes {LEAST_HITS}"
+        for each in few
+    ]
+    return tuple(texts)
+
+
+def shortfall_sentence(report: Report, shortfalls: Sequence[str]) -> str:
     """Return what is missing and what ran, as a sentence or two."""
-    text = "; ".join(report.shortfalls)
+    text = "; ".join(shortfalls)
     ran = f" {failure_sentence(report) if report.failures else pass_sentence(report)}"
     return f"{text[:1].upper()}{text[1:]}.{ran if total_scenarios(report) else ''}"
 
@@ -315,9 +331,11 @@ def _verdict(report: Report) -> Headline:
             sentence = failure_sentence(report)
         return Headline("interrupted", "Interrupted", sentence, (), gaps)
     if report.shortfalls:
-        return Headline("empty", "Too little ran", shortfall_sentence(report), (), gaps)
+        return Headline("empty", "Too little ran", shortfall_sentence(report, report.shortfalls), (), gaps)
     if report.failures:
         return Headline("known", "Known failures only", failure_sentence(report), (), gaps)
+    if barely := barely_tested(report):
+        return Headline("empty", "Barely tested", shortfall_sentence(report, barely), (), gaps)
     if not total_scenarios(report) and not report.real_inputs:
         sentence = f"{counted(len(report.mutants), 'planted bug')} measured; no campaign was run."
         return Headline("gaps" if gaps else "passed", "Passed", sentence, (), gaps)

@@ -153,6 +153,8 @@ class FamilyResult(ReportStruct, frozen=True):
     """The first of its scenarios, by seed."""
     replay: str = ""
     """The command that replays a scenario, with SEED in the place of the seed; empty: none does."""
+    hit: int | None = None
+    """Of a program: in how many scenarios a kill came between its first row and its last."""
 
 
 class Shrinking(ReportStruct, frozen=True):

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from onceproof.reports import diagram_labels, headline, notes, text, trend_charts
+from onceproof.reports import diagram_canvas, headline, notes, text, trend_charts
 from onceproof.reports.model import Report, ReportUnreadable, decode, encode
 from onceproof.reports.sections import LEAST_Q2
 from onceproof.reports.views import arrange
@@ -66,8 +66,8 @@ def environment() -> Environment:
         without_text=notes.without_text,
         night_tone=trend_charts.night_tone,
         night_verdict=trend_charts.night_verdict,
-        arrow_names=diagram_labels.ARROWS,
-        mark_names=diagram_labels.MARKS,
+        arrow_names=diagram_canvas.ARROWS,
+        mark_names=diagram_canvas.MARKS,
         least_q2=LEAST_Q2,
     )
     return made

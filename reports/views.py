@@ -12,8 +12,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from onceproof.reports.charts import distribution_chart, distribution_text, influence_chart
-from onceproof.reports.comparison_charts import ComparisonChart, comparison_charts
+from onceproof.reports.charts import (
+    ComparisonChart,
+    comparison_charts,
+    distribution_chart,
+    distribution_text,
+    influence_chart,
+)
 from onceproof.reports.diagram import Diagram, draw
 from onceproof.reports.diagram_lessons import Lesson, lessons
 from onceproof.reports.headline import (

@@ -22,8 +22,7 @@ from onceproof.engine.state.descriptors import MapStateDescriptor, ValueStateDes
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import LABELLED_KEY, LabelledSource, into_table, label_and_key, named
 from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:

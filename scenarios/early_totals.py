@@ -27,8 +27,14 @@ from onceproof.engine.windows.triggers import ContinuousEventTimeTrigger, Trigge
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._keyed_job import LABELLED_KEY, draw_keyed, into_table, label_and_key, named
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import (
+    LABELLED_KEY,
+    LabelledSource,
+    draw_keyed,
+    into_table,
+    label_and_key,
+    named,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

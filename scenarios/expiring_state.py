@@ -30,8 +30,7 @@ from onceproof.engine.state.ttl import StateTtlConfig
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._aggregations import Count, plus
-from onceproof.scenarios._keyed_job import draw_keyed, into_table, keyed_records, named
+from onceproof.scenarios._keyed_job import Count, draw_keyed, into_table, keyed_records, named, plus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,7 @@ from onceproof.engine.windows.window_functions import ProcessWindowFunction, Win
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios import _event_time as event_time
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import LabelledSource
 from onceproof.scenarios._streams import StreamSource, part_of
 from onceproof.scenarios.flights import AIRPORTS, FIRST_DEPARTURE_MS, MINUTE_MS
 

@@ -24,7 +24,7 @@ from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._labelled import LabelledSource, label_of
+from onceproof.scenarios._keyed_job import LabelledSource, label_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,8 +29,14 @@ from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
 from onceproof.harness.model.history import Row
 from onceproof.scenarios import _event_time as event_time
-from onceproof.scenarios._keyed_job import LABELLED_KEY, Place, into_table, label_and_key, named
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import (
+    LABELLED_KEY,
+    LabelledSource,
+    Place,
+    into_table,
+    label_and_key,
+    named,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

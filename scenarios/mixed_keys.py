@@ -15,8 +15,7 @@ from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.family import FamilyOptions, JobIO, Role, Workload
 from onceproof.scenarios import running_sum
-from onceproof.scenarios._keyed_job import draw_keyed, into_table, named
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import LabelledSource, draw_keyed, into_table, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

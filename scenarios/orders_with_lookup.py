@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from onceproof.engine.api.async_data_stream import AsyncDataStream
 from onceproof.engine.async_functions import AsyncFunction, AsyncRetryStrategy
 from onceproof.engine.async_retry_predicates import exception_type_predicate
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable
 from onceproof.engine.durations import Time
 from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor

@@ -36,8 +36,7 @@ from onceproof.engine.watermarks.generators import WatermarkGenerator, Watermark
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._keyed_job import LABELLED_KEY, into_table, label_and_key, named
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import LABELLED_KEY, LabelledSource, into_table, label_and_key, named
 from onceproof.scenarios._streams import StreamSource
 
 if TYPE_CHECKING:

@@ -30,14 +30,15 @@ from onceproof.engine.state.descriptors import (
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._aggregations import Count, plus
 from onceproof.scenarios._keyed_job import (
     LABELLED_KEY,
+    Count,
     draw_keyed,
     into_table,
     keyed_records,
     label_and_key,
     named,
+    plus,
 )
 
 if TYPE_CHECKING:

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any
 from onceproof.engine.types import Row, Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._keyed_job import LABELLED_KEY, draw_keyed, into_table, label_and_key, named
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import (
+    LABELLED_KEY,
+    LabelledSource,
+    draw_keyed,
+    into_table,
+    label_and_key,
+    named,
+)
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment

@@ -19,8 +19,14 @@ from onceproof.engine.windows.assigners import EventTimeSessionWindows
 from onceproof.engine.windows.triggers import ContinuousEventTimeTrigger
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._keyed_job import LABELLED_KEY, draw_keyed, into_table, label_and_key, named
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import (
+    LABELLED_KEY,
+    LabelledSource,
+    draw_keyed,
+    into_table,
+    label_and_key,
+    named,
+)
 from onceproof.scenarios.visits import Visit
 
 if TYPE_CHECKING:

@@ -81,7 +81,6 @@ def test_names_of_tests_are_short() -> None:
 _NAMED_AFTER_OTHERS = ("harness.commands.", "harness.systems.", "scenarios.")
 RELATED = {
     "events": "what goes into a machine of the engine, and what comes out of it",
-    "in_flight": "the records in flight of a checkpoint: as a task collects them, and as they are stored",
     "sink": "the connector, and the operator that runs it",
     "source": "the connector, and the operator that runs it",
     "strategies": "of Hypothesis, and their public form",

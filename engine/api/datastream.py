@@ -45,10 +45,8 @@ from onceproof.engine.api.aggregations import (
     check_field,
     projection,
 )
-from onceproof.engine.api.bundle_description import BundleDescription
 from onceproof.engine.api.closeable_iterator import CloseableIterator
 from onceproof.engine.api.execution_config import ExecutionConfig
-from onceproof.engine.api.interval_description import IntervalDescription
 from onceproof.engine.api.job_description import JobDescription
 from onceproof.engine.api.join_functions import (
     FIRST,
@@ -60,9 +58,9 @@ from onceproof.engine.api.join_functions import (
     tagged_type,
 )
 from onceproof.engine.api.operator_settings import DataStreamSink, OperatorSettings, Upstreams
+from onceproof.engine.api.stream_descriptions import BundleDescription, IntervalDescription, WindowDescription
 from onceproof.engine.api.submission import current_program, executing
 from onceproof.engine.api.time_characteristic import TimeCharacteristic
-from onceproof.engine.api.window_description import WindowDescription
 from onceproof.engine.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from onceproof.engine.configuration import (
     CHECKPOINT_DIRECTORY,
@@ -84,10 +82,10 @@ from onceproof.engine.connected_functions import (
     KeyedCoProcessFunction,
     ProcessJoinFunction,
 )
+from onceproof.engine.connectors.bulk_files import InputFormat
 from onceproof.engine.connectors.collect import CollectedRows, CollectSink
 from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.connectors.folder_source import FileSource
-from onceproof.engine.connectors.input_formats import InputFormat
 from onceproof.engine.connectors.kafka.flink_kafka import FlinkKafkaProducerBase
 from onceproof.engine.connectors.print import PrintSinkFunction
 from onceproof.engine.connectors.sink import Sink

@@ -1,15 +1,47 @@
-"""Which completed checkpoints are kept (Flink: CompletedCheckpointStore, CheckpointSubsumeHelper).
+"""Which checkpoints are kept while a job runs, and which outlive it (Flink: CompletedCheckpointStore).
 
 Adding one subsumes the oldest beyond ``num_retained``, but never the latest of all, and never the latest
 checkpoint that is no savepoint: a savepoint belongs to the user, who may delete it at any time. Only a
 synchronous savepoint, after which no checkpoint follows, may replace that one too. A savepoint that is
 dropped from the store keeps its files (``is_discardable``).
+
+A job that has finished needs no checkpoint: all its output is committed (Flink: CheckpointRetentionPolicy).
+One that was cancelled or has failed can be resumed from its checkpoints, and only so can what its sinks had
+pre-committed be committed. The user decides whether they are kept; without a setting those of a failed job
+are, which Flink would delete.
 """
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import Final
+
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.configuration import DELETE_ON_CANCELLATION, NO_EXTERNALIZED, RETAIN_ON_CANCELLATION
 from onceproof.engine.messages import CHECKPOINT, SYNC_SAVEPOINT
+
+
+class JobOutcome(Enum):
+    """How a job ended for good."""
+
+    FINISHED = "finished"
+    CANCELED = "canceled"
+    FAILED = "failed"
+    SUSPENDED = "suspended"
+    """Its process gave it up, so that another may take it over."""
+
+
+_KEPT: Final = {
+    None: (JobOutcome.FAILED, JobOutcome.SUSPENDED),
+    NO_EXTERNALIZED: (),
+    DELETE_ON_CANCELLATION: (JobOutcome.FAILED,),
+    RETAIN_ON_CANCELLATION: (JobOutcome.CANCELED, JobOutcome.FAILED, JobOutcome.SUSPENDED),
+}
+
+
+def is_retained(retention: str | None, outcome: JobOutcome) -> bool:
+    """Whether the checkpoints of a job stay; ``retention`` is the option as it was set, if it was."""
+    return outcome in _KEPT[retention]
 
 
 class CompletedCheckpointStore:

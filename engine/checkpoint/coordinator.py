@@ -5,14 +5,15 @@ Rules:
 - Waiting requests begin in the order of the queue and within its limits (request_queue.py). A request that
   cannot begin in its turn fails, and its sender gets the reason.
 - A checkpoint begins only when every task of the attempt runs or has finished; otherwise its request fails.
-  Tasks without a running upstream are triggered; all tasks that have not finished must acknowledge.
+  All tasks that have not finished must acknowledge. A task without a running upstream gets no barrier, so it
+  is triggered, like a source (Flink: DefaultCheckpointPlanCalculator).
 - In BATCH mode tasks that sort decline until their input ends. The interval doubles with each such refusal,
   so that the attempts never use up the time of the records.
 - A checkpoint is complete when its metadata is durable, which is written last. Only then are older ones
   subsumed and the tasks notified. Notifications are sent once; only those of the latest are repeated where
   union list state keeps the tasks that missed them from any later checkpoint (pending.py).
-- While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts
-  it, and nothing may be restored before it is known. Otherwise a newer attempt could resume from an older
+- While metadata is being written the outcome is open: neither an expiry nor the end of the attempt aborts it,
+  and nothing may be restored before it is known. Otherwise a newer attempt could resume from an older
   checkpoint than the one a later recovery would find.
 - The metadata of one checkpoint is written at a time. With two writes, a process that dies could leave the
   older one behind although the newer one, which is complete, had already deleted its files.
@@ -31,8 +32,10 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, is_discardable
 from onceproof.engine.checkpoint.events import (
@@ -77,7 +80,6 @@ from onceproof.engine.checkpoint.failure_counter import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
 from onceproof.engine.checkpoint.pending import DUPLICATE, SUCCESS, UNKNOWN, PartlyFinished, PendingCheckpoint
-from onceproof.engine.checkpoint.plan_calculator import CheckpointTasks, checkpoint_tasks
 from onceproof.engine.checkpoint.request_queue import CheckpointRequest, RequestQueue, TooEarly
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry, UnknownSharedFile
 from onceproof.engine.configuration import CheckpointSettings
@@ -98,6 +100,38 @@ from onceproof.engine.messages import (
     checkpoint_folder,
 )
 from onceproof.engine.wall_clock import WallClock
+
+
+class CheckpointTasks(Struct, frozen=True):
+    """The tasks of one checkpoint, in topological order.
+
+    Those that must answer also get the notifications of its outcome.
+    """
+
+    triggered: tuple[TaskId, ...]
+    answering: tuple[TaskId, ...]
+
+
+def checkpoint_tasks(
+    upstreams: Mapping[TaskId, tuple[TaskId, ...]],
+    finished: Collection[TaskId] = (),
+    *,
+    after_tasks_finish: bool = True,
+) -> CheckpointTasks | None:
+    """Return the tasks of a checkpoint while those in ``finished`` have finished and all others run.
+
+    None without a checkpoint: all have finished, or some have and ``after_tasks_finish`` is off.
+    """
+    if not finished:
+        sources = [task for task, senders in upstreams.items() if not senders]
+        return CheckpointTasks(tuple(sources), tuple(upstreams))
+    answering = tuple([task for task in upstreams if task not in finished])
+    if not answering or not after_tasks_finish:
+        return None
+    gone = set(finished)
+    triggered = [task for task in answering if gone.issuperset(upstreams[task])]
+    return CheckpointTasks(tuple(triggered), answering)
+
 
 TASK_FINISHED: Final = "A task finished before it answered"
 REMEMBERED_EXPIRED_CHECKPOINTS: Final = 16

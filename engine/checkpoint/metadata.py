@@ -14,8 +14,15 @@ from msgspec.structs import astuple, replace
 
 from onceproof.engine.key_groups import MAX_PARALLELISM_LIMIT
 from onceproof.engine.messages import Kind
-from onceproof.engine.state.file_envelope import METADATA_MAGIC, DamagedFile, seal, unseal
-from onceproof.engine.state.file_names import LARGEST_NUMBER, is_database_file, leads_out
+from onceproof.engine.state.file_envelope import (
+    LARGEST_NUMBER,
+    METADATA_MAGIC,
+    DamagedFile,
+    is_database_file,
+    leads_out,
+    seal,
+    unseal,
+)
 from onceproof.engine.state.in_flight import ChannelIndex
 from onceproof.engine.state.snapshot import EncodedSnapshot, LocalTable
 from onceproof.engine.state.stored import SHARED, SnapshotIndex, StateFile

@@ -27,8 +27,8 @@ from onceproof.engine.configuration.monitor_options import (
     MonitorSettings,
     reporters_of,
 )
-from onceproof.engine.configuration.options import EXACTLY_ONCE
-from onceproof.engine.configuration.recovery_options import (
+from onceproof.engine.configuration.options import (
+    EXACTLY_ONCE,
     RECOVERY_CLAIM_MODE,
     RECOVERY_IGNORE_UNCLAIMED,
     RECOVERY_PATH,

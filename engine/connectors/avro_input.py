@@ -20,10 +20,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, Final
 
-from onceproof.engine.connectors.bulk_files import Block, BulkFile, BulkFormat, MalformedFile
+from onceproof.engine.connectors.bulk_files import Block, BulkFile, BulkFormat, InputFormat, MalformedFile
 from onceproof.engine.connectors.file_content import unreadable
 from onceproof.engine.connectors.folder_source import FileSource
-from onceproof.engine.connectors.input_formats import InputFormat
 from onceproof.engine.connectors.source import Source
 from onceproof.engine.formats.avro_schema import (
     LONGEST_SCHEMA_BYTES,

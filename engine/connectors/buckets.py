@@ -19,7 +19,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from onceproof.engine.errors import UnrecoverableError
-from onceproof.engine.state.file_names import is_plain_name
+from onceproof.engine.state.file_envelope import is_plain_name
 
 HOURS: Final = "yyyy-MM-dd--HH"
 LONGEST_BUCKET: Final = 1_000

@@ -1,6 +1,6 @@
 """The source's side of formats that are read block by block, such as Parquet and Avro (Flink: BulkFormat).
 
-The rules this module lives by:
+Rules:
 
 - A position is (place of a block, records already read of it), plain numbers. A restore opens the block again
   and leaves out those records. The place of a block does not depend on how much is read at once.
@@ -28,8 +28,22 @@ from onceproof.engine.connectors.file_content import (
     unreadable,
 )
 from onceproof.engine.connectors.formats import FileFormat
+from onceproof.engine.connectors.source import Source
 from onceproof.engine.elements import Record
 from onceproof.engine.errors import UnrecoverableError
+from onceproof.engine.types import TypeInformation
+
+
+class InputFormat(ABC):
+    """Reads the records at a place that it knows itself (PyFlink: InputFormat)."""
+
+    @abstractmethod
+    def create_source(self) -> Source:
+        """Return the source that reads the records."""
+
+    @abstractmethod
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of the records."""
 
 
 class MalformedFile(UnrecoverableError, ValueError):

@@ -47,6 +47,8 @@ from onceproof.engine.connectors.buckets import (
 from onceproof.engine.connectors.commit_ledger import CommitLedger, refuse_earlier_run
 from onceproof.engine.connectors.encoders import EncodedRows, Encoder
 from onceproof.engine.connectors.part_files import (
+    FURTHER,
+    OPEN,
     OWNER_DIGITS_SHOWN,
     FileSinkBroken,
     FileSinkFailed,
@@ -54,12 +56,14 @@ from onceproof.engine.connectors.part_files import (
     OutputFileConfig,
     PartFile,
     PartFileWriter,
+    Transaction,
+    bucket_of,
     hidden_name,
     listed_part,
     mark_of,
+    parts_of,
     unmarked_part,
 )
-from onceproof.engine.connectors.part_transactions import FURTHER, OPEN, Transaction, bucket_of, parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.durable_files import open_folder, sync_folder

@@ -17,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from onceproof.engine.connectors.flushed_sink import FlushedSinkFunction
+from onceproof.engine.connectors.sink import FlushedSinkFunction
 
 BUFFERED_KEYS = 500
 

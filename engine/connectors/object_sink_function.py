@@ -24,7 +24,16 @@ from contextlib import suppress
 from typing import Final
 
 from onceproof.engine.connectors.file_sink_function import FileSinkFunction, OpenPart, PartWriter
-from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed, Mark
+from onceproof.engine.connectors.part_files import (
+    FURTHER,
+    OPEN,
+    FileSinkBroken,
+    FileSinkFailed,
+    Mark,
+    Transaction,
+    bucket_of,
+    parts_of,
+)
 from onceproof.engine.connectors.part_objects import (
     LONGEST_KEY,
     PART_BYTES,
@@ -36,7 +45,6 @@ from onceproof.engine.connectors.part_objects import (
     object_folder,
     object_name,
 )
-from onceproof.engine.connectors.part_transactions import FURTHER, OPEN, Transaction, bucket_of, parts_of
 from onceproof.engine.connectors.s3_calls import s3_calls
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.locations import scheme_of

@@ -26,7 +26,7 @@ from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.locations import scheme_of
 from onceproof.engine.object_calls import FoundObject, ObjectCalls
 from onceproof.engine.owner_ids import OWNER_DIGITS
-from onceproof.engine.state.file_names import is_plain_name
+from onceproof.engine.state.file_envelope import is_plain_name
 
 PART_BYTES: Final = 5 << 20
 """The smallest part that S3 takes, but for the last one."""

@@ -7,6 +7,7 @@ SupportsCommitter). The engine's own sinks may override ``create_function`` inst
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.connectors.committing import WriterSinkFunction
@@ -17,10 +18,47 @@ from onceproof.engine.connectors.sink_writer import (
     WriterInitContext,
 )
 from onceproof.engine.connectors.two_phase import Recovery
-from onceproof.engine.functions import SinkFunction
+from onceproof.engine.functions import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    SinkFunction,
+)
+from onceproof.engine.protocol_points import PRE_COMMITTED
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation
+
+
+class DeliveryGuarantee(Enum):
+    """What a sink promises; the values are Flink's names in options."""
+
+    EXACTLY_ONCE = "exactly-once"
+    """Each row is visible once, with its checkpoint."""
+    AT_LEAST_ONCE = "at-least-once"
+    """Each row is visible; a failure may write some again."""
+    NONE = "none"
+    """A failure may lose rows and write some again."""
+
+
+class FlushedSinkFunction(SinkFunction, CheckpointedFunction):
+    """Has nothing of its own in a snapshot: all rows before it have been sent."""
+
+    @abstractmethod
+    def _flush(self) -> None:
+        """Send the rows that are held back."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Do nothing: the sink has no state."""
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Send the rows."""
+        self._flush()
+        self.get_runtime_context().probe(PRE_COMMITTED, context.get_checkpoint_id())
+
+    def finish(self) -> None:
+        """Send the last rows."""
+        self._flush()
 
 
 class Sink(ABC):  # noqa: B024 (either create_writer or create_function)

@@ -9,8 +9,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from onceproof.engine.connectors.source import DEFAULT_RETRY_MS, Source, SplitReader
-from onceproof.engine.connectors.split_discovery import SplitDiscovery
+from onceproof.engine.connectors.source import DEFAULT_RETRY_MS, Source, SplitDiscovery, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import FunctionSnapshotContext
 from onceproof.engine.operators.base import Operator, OperatorContext

@@ -56,8 +56,7 @@ from onceproof.engine.runtime.starting_point import (
     read_starting_point,
 )
 from onceproof.engine.runtime.storage import StorageError
-from onceproof.engine.state.file_envelope import DamagedFile
-from onceproof.engine.state.file_names import LARGEST_NUMBER
+from onceproof.engine.state.file_envelope import LARGEST_NUMBER, DamagedFile
 
 HISTORY: Final = "history-"
 FORMAT_VERSION: Final = 1

@@ -10,7 +10,7 @@ from onceproof.engine.runtime.job_clients import RunningJob
 from onceproof.engine.runtime.job_result import JobExecutionResult
 from onceproof.engine.runtime.job_startup import open_job_storage, recover_job
 from onceproof.engine.runtime.local import LocalExecution
-from onceproof.engine.runtime.workers.placement import refuse_what_needs_one_process
+from onceproof.engine.runtime.workers.protocol import refuse_what_needs_one_process
 
 
 def start_collecting(graph: JobGraph) -> JobClient:

@@ -31,9 +31,9 @@ from onceproof.engine.operators.async_requests import MakeRequests
 from onceproof.engine.owned import ValueWatch
 from onceproof.engine.protocol_points import Probe
 from onceproof.engine.runtime.job_driver import JobDriver
+from onceproof.engine.runtime.job_warnings import UNSEEN, Delay, Stage
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
 from onceproof.engine.runtime.request_loop import EventLoopRequests
-from onceproof.engine.runtime.slow_checkpoints import UNSEEN, Delay, Stage
 from onceproof.engine.task.events import (
     CANCEL,
     WALL_CLOCK_ADVANCED,

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
+from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore, JobOutcome, is_retained
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.events import (
     AnsweredTooLate,
@@ -42,7 +42,6 @@ from onceproof.engine.checkpoint.events import (
     TooManyFailures,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
-from onceproof.engine.checkpoint.retention import JobOutcome, is_retained
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import fit_max_parallelism
@@ -65,8 +64,8 @@ from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import COMPLETED, COORDINATOR, METADATA_WRITTEN, TRIGGERED, Probe
 from onceproof.engine.runtime.checkpoint_history import JobHistory, OutcomeUnknown
 from onceproof.engine.runtime.deletion import NEXT_START, Superseded, delete_if_possible, deletion_may_fail
-from onceproof.engine.runtime.job_claim import JobClaim
 from onceproof.engine.runtime.job_log import JobLog
+from onceproof.engine.runtime.job_registry import JobClaim
 from onceproof.engine.runtime.job_requests import JobRequest, OpenRequests, Respond, publish_metadata
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed, JobExecutionResult
 from onceproof.engine.runtime.recovery import (

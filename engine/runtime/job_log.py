@@ -17,7 +17,7 @@ from onceproof.engine.checkpoint.events import CheckpointAborted
 from onceproof.engine.checkpoint.failure_counter import EXPIRED, UNCOUNTED
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import layout_of
-from onceproof.engine.runtime.slow_checkpoints import (
+from onceproof.engine.runtime.job_warnings import (
     MORE_TIME,
     PAGE,
     SHORTER_EPOCHS,

@@ -29,6 +29,7 @@ from onceproof.engine.locations import join_location, location, scheme_of
 from onceproof.engine.runtime.checkpoint_history import recorded_starting_point
 from onceproof.engine.runtime.job_identity import check_identity
 from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.runtime.job_warnings import warn_of_lossy_sources
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.recovery import (
     METADATA,
@@ -38,7 +39,6 @@ from onceproof.engine.runtime.recovery import (
     metadata_path,
     recover,
 )
-from onceproof.engine.runtime.replay_warning import warn_of_lossy_sources
 from onceproof.engine.runtime.restore_point import (
     RESTORED_FROM,
     NoRestorePoint,
@@ -50,8 +50,7 @@ from onceproof.engine.runtime.restore_point import (
 )
 from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage
-from onceproof.engine.state.file_envelope import DamagedFile
-from onceproof.engine.state.file_names import LARGEST_NUMBER
+from onceproof.engine.state.file_envelope import LARGEST_NUMBER, DamagedFile
 
 Find: TypeAlias = Callable[[StartingPoint], tuple[CheckpointMetadata, tuple[str, ...]]]
 

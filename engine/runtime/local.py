@@ -34,6 +34,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 
 from onceproof.engine.api.job_client import JobClient
+from onceproof.engine.checkpoint.completed_store import JobOutcome
 from onceproof.engine.checkpoint.events import (
     AnsweredTooLate,
     CheckpointAborted,
@@ -44,7 +45,6 @@ from onceproof.engine.checkpoint.events import (
     StoreMetadata,
     TriggerRequested,
 )
-from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.forked_children import runs_user_code
 from onceproof.engine.graph import InvalidJob, JobGraph
 from onceproof.engine.job.events import (
@@ -64,7 +64,7 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
 )
 from onceproof.engine.protocol_points import Probe, no_probe
-from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Report, Work, Writer
+from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Report, Work, Writer, snapshot_work
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_MS, Clocks
 from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import Execution
@@ -82,7 +82,6 @@ from onceproof.engine.runtime.lease import held
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.request_folder import RequestFolder
-from onceproof.engine.runtime.snapshot_work import snapshot_work
 from onceproof.engine.runtime.task_turns import Schedule
 from onceproof.engine.state.file_envelope import DamagedFile
 from onceproof.engine.task.events import (

@@ -1,6 +1,6 @@
 """The storage of checkpoints in a file system of fsspec: ``s3://``, ``gs://``, ``abfs://``, ``memory://``.
 
-``webhdfs://`` has its own (`webhdfs_storage.py`), built on this one.
+``webhdfs://`` has its own (`mounted_storage.py`), built on this one.
 
 The rules this module lives by:
 

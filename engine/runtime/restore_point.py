@@ -34,7 +34,7 @@ from onceproof.engine.locations import is_same, location, name_of, parent_of
 from onceproof.engine.messages import CHECKPOINT, SAVEPOINT, checkpoint_folder
 from onceproof.engine.runtime.mounted_storage import open_storage
 from onceproof.engine.runtime.recovery import METADATA, files_of
-from onceproof.engine.state.file_names import is_plain_name
+from onceproof.engine.state.file_envelope import is_plain_name
 
 RESTORED_FROM: Final = "restored-from"
 OWN: Final = re.compile(r"chk-([1-9][0-9]*)")

@@ -4,7 +4,7 @@ The rules this module lives by:
 
 - A session does not depend on the machine's environment: Spark is the one installed with pyspark, Java the
   one that `find_java` finds, and workers run this Python and this source tree. What a user wants otherwise
-  are options (spark_options.py).
+  are options (spark_settings.py).
 - Who may use a Spark that is there *obtains* it: the one that this process runs, or the one that spark-submit
   has prepared; only if there is none, one is started. Who needs a Spark of its own starts it.
 - A session leaves nothing behind: the output of Java and the workers goes to a file (`spark_log`), Spark's
@@ -44,17 +44,24 @@ from pyspark.sql import SparkSession
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.spark_executors import ExecutorWatch, first_task, timeout_of
-from onceproof.engine.runtime.spark_folder import SessionFolder
-from onceproof.engine.runtime.spark_interrupts import is_not_raised_as_well, kill_launched, own_interrupts
-from onceproof.engine.runtime.spark_options import MASTER, SparkOptions, is_local, properties_text
 from onceproof.engine.runtime.spark_settings import (
     EVERYWHERE,
     FOREIGN_VARIABLES,
+    MASTER,
     PYTHON,
     SQL_SETTINGS,
+    SparkOptions,
+    is_local,
     launch_variables,
+    properties_text,
     settings_of,
     worker_variables,
+)
+from onceproof.engine.runtime.spark_surroundings import (
+    SessionFolder,
+    is_not_raised_as_well,
+    kill_launched,
+    own_interrupts,
 )
 
 # Each error in a query is also written to the standard error, with tens of kilobytes of Java's stack traces;

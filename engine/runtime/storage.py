@@ -39,7 +39,7 @@ from onceproof.engine.durable_files import (
 )
 from onceproof.engine.file_calls import SYSTEM_CALLS, FileCalls
 from onceproof.engine.runtime.held_folder import HeldFolder
-from onceproof.engine.state.file_names import leads_out
+from onceproof.engine.state.file_envelope import leads_out
 
 _MENDS: Final = {
     errno.EACCES: "make the folder writable, or choose another execution.checkpointing.dir",

@@ -29,14 +29,15 @@ from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.key_identity import Distinct, value_of
 from onceproof.engine.state.file_envelope import (
+    LARGEST_NUMBER,
     SNAPSHOT_MAGIC,
     DamagedFile,
     StateError,
     first_part,
+    is_database_file,
     seal,
     unseal,
 )
-from onceproof.engine.state.file_names import LARGEST_NUMBER, is_database_file
 from onceproof.engine.state.in_flight import NO_RECORDS, ChannelIndex, ChannelRecords, encode_channels
 from onceproof.engine.state.raw import RAW, RAW_KIND
 from onceproof.engine.state.stored import (

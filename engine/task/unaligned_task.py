@@ -10,21 +10,24 @@ Rules:
   the same vertex. The tasks behind that vertex go on unaligned.
 - Savepoints are aligned. Where the coordinator triggers a task with records of finished upstreams in its
   queues, an aligned barrier takes its place behind them.
+- Each record in flight is stored exactly once (Flink: ChannelStateWriter): by the sender, where the barrier
+  overtook it in the queue; by the reader, where it read the record behind its own snapshot and ahead of the
+  channel's barrier, or let an announced barrier overtake it, which the sender had queued behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from onceproof.engine.configuration.alignment import AlignmentKind
-from onceproof.engine.elements import BarrierAnnouncement, CheckpointBarrier
+from onceproof.engine.elements import BarrierAnnouncement, Buffer, CheckpointBarrier, Element
 from onceproof.engine.graph import JobVertex
 from onceproof.engine.messages import NotifyCheckpointAborted, TaskId
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.protocol_points import ALIGNED
-from onceproof.engine.state.in_flight import ChannelId
+from onceproof.engine.state.in_flight import ChannelId, detached
 from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
 from onceproof.engine.task.barriers.events import (
     AbortCheckpoint,
@@ -40,10 +43,67 @@ from onceproof.engine.task.barriers.events import (
 )
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import Deliver, HoldSnapshot, StoreSnapshot, TaskEffect, TaskEvent, TimerDue
-from onceproof.engine.task.in_flight import InFlightRecorder
-from onceproof.engine.task.outputs import DATA, behind_data
+from onceproof.engine.task.outputs import DATA, Queue, ahead_of_all, behind_data
 from onceproof.engine.task.task import ALIVE, NOTHING, RUNNING, TaskSettings
 from onceproof.engine.task.timed_task import TimedTask
+
+
+class InFlightRecorder:
+    """The records in flight of one task and one checkpoint; ``inputs`` are the names of its channels."""
+
+    __slots__ = ("_expected", "_inputs", "_records", "checkpoint_id")
+
+    def __init__(self, checkpoint_id: int, inputs: tuple[ChannelId, ...]) -> None:
+        self.checkpoint_id = checkpoint_id
+        self._inputs = inputs
+        self._expected: set[int] = set()
+        """The channels whose barrier is still to come."""
+        self._records: dict[ChannelId, list[Buffer]] = {}
+
+    def expect(self, channels: Iterable[int]) -> None:
+        """Treat records read on these channels as in flight until their barrier comes."""
+        self._expected.update(channels)
+
+    def reading(self, channel: int, element: Element) -> None:
+        """Note that the task is about to read ``element``."""
+        if channel not in self._expected:
+            return
+        if type(element) is list:
+            self._add(self._inputs[channel], [element])
+        elif type(element) is CheckpointBarrier and element.checkpoint_id == self.checkpoint_id:
+            self._expected.discard(channel)
+
+    def overtake(self, channel: int, queue: Queue) -> None:
+        """Let the barrier in ``queue`` overtake, if there is one; what is ahead of it is in flight."""
+        overtaken: list[Element] = []
+        barrier: CheckpointBarrier | None = None
+        while queue and barrier is None:
+            element = queue.popleft()
+            if type(element) is CheckpointBarrier and element.checkpoint_id == self.checkpoint_id:
+                barrier = element
+            else:
+                overtaken.append(element)
+        queue.extendleft(reversed(overtaken))
+        if barrier is not None:
+            ahead_of_all(queue, barrier.overtaking())
+        self._add(self._inputs[channel], buffers_of(overtaken))
+
+    def sent(self, channel: ChannelId, buffers: list[Buffer]) -> None:
+        """Record the buffers that the barrier overtook on an output."""
+        self._add(channel, buffers)
+
+    def records(self) -> dict[ChannelId, list[Buffer]]:
+        """Return all records in flight, by channel."""
+        return self._records
+
+    def _add(self, channel: ChannelId, buffers: list[Buffer]) -> None:
+        if buffers:
+            self._records.setdefault(channel, []).extend([detached(buffer) for buffer in buffers])
+
+
+def buffers_of(elements: Iterable[Element]) -> list[Buffer]:
+    """Return the buffers among the elements of a channel."""
+    return [element for element in elements if type(element) is list]
 
 
 class UnalignedTask(TimedTask):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 
-from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
+from onceproof.engine.runtime.spark_settings import NO_OPTIONS, SparkOptions
 from onceproof.harness.trials.minimums import Minimums
 from onceproof.harness.trials.run_plan import RunPlan
 

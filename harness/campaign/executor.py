@@ -40,9 +40,9 @@ from onceproof.harness.campaign.scenario_worker import (
     unpacked_batches,
 )
 from onceproof.harness.campaign.trial_tables import WRITTEN, TrialTables
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import joined_address, split_address
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.model.user_file import module_name_of
 from onceproof.harness.trials.output_files import OutputUnwritable
 from onceproof.harness.trials.pool import Batch, FamilyToLoad, raise_error_of

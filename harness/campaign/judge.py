@@ -1,6 +1,6 @@
 """The comparison of both oracles: Python and Spark SQL must find the same scenarios with wrong rows.
 
-The rules this module lives by:
+Rules:
 
 - For Spark, a scenario's rows differ if a row is committed too often, if a row is missing although the job
   finished, or if a committed row does not fit row_schema. The checker exactly_once is the same rule in
@@ -29,7 +29,13 @@ from onceproof.engine.runtime.spark_session import SPARK_ERRORS
 from onceproof.harness.campaign.file_stores import FileStore
 from onceproof.harness.campaign.jobs import original_error
 from onceproof.harness.campaign.trial_store import TrialsLost, WrittenFile, verified_table
-from onceproof.harness.campaign.trial_tables import JUDGEMENT_COLUMNS, TrialTables
+from onceproof.harness.campaign.trial_tables import (
+    JUDGEMENT_COLUMNS,
+    VERDICTS,
+    TrialTables,
+    TriedScenario,
+    verdicts,
+)
 from onceproof.harness.checkers.oracle_spark import (
     SAMPLE_ROWS,
     SCENARIO,
@@ -37,11 +43,47 @@ from onceproof.harness.checkers.oracle_spark import (
     Difference,
     FamilyTrials,
     SparkOracle,
+    arrow_schemas_of,
     record_schema_of,
 )
+from onceproof.harness.checkers.outcome import outcome_of
 from onceproof.harness.model.family import Declared, Family, FamilyError
 from onceproof.harness.model.history import Row
-from onceproof.harness.trials.trial import scenario_of
+from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.trials.family_mistakes import FamilyMistake
+from onceproof.harness.trials.faultless_runs import undisturbed
+from onceproof.harness.trials.trial import scenario_of, try_scenario
+
+
+def sql_mistake_of(session: SparkSession, family: Family, seed: int, scenarios: int) -> FamilyMistake | None:
+    """Return the mistake in a family's schemas or SQL that the first scenarios of a run show.
+
+    Args:
+        session: the Spark session that runs ``oracle_sql``.
+        seed: the seed of the run.
+    """
+    try:
+        tables = TrialTables(family.name, *arrow_schemas_of(family))
+        check_judgeable(session, family, tables)
+        trials = list(_trials(family, seed, scenarios))
+        batch = tables.batch(trials)
+        table = session.createDataFrame(pa.Table.from_batches([batch]))
+        judged = pa.Table.from_batches([verdicts(trials, batch)], VERDICTS)
+        found = disagreements(session, [Trials(family, table, judged)])
+    except FamilyError as error:
+        return FamilyMistake("oracle_sql", f"{error}")
+    if not found:
+        return None
+    return FamilyMistake("oracle_sql", f"oracle_sql and expected() disagree, so one is wrong: {found[0]}")
+
+
+def _trials(family: Family, seed: int, scenarios: int) -> Iterator[TriedScenario]:
+    for number in range(scenarios):
+        scenario = undisturbed(scenario_of(family, scenario_seed(seed, family.name, number)))
+        trial = try_scenario(family, scenario, twice=False, continued=False)
+        outcome = outcome_of(trial.scenario, trial.history, trial.verdict)
+        yield TriedScenario.of(number, trial.scenario, outcome, trial.history).for_query(family)
+
 
 CHECKED_SEEDS: Final = 5
 JUDGED_BY_PYTHON: Final = ("scenario_id", "seed", *JUDGEMENT_COLUMNS)

@@ -24,10 +24,10 @@ import pyarrow as pa
 
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
 from onceproof.harness.generation.generator import USUAL
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family, split_address
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.trials.pool import (
     Batch,
     Done,

@@ -3,6 +3,7 @@
 Anomalies:
 
 - exception: a machine raised. The signature is (exception type, function), independent of task and step.
+- part stayed dead: a part of a program was killed alone, nothing has started it again, and rows are missing.
 - failure without a fault: a task fails in an attempt in which no fault has fired. Consequences of a fault in
   the same attempt are excused, such as a checkpoint that fails because a message was lost.
 - restart without a fault: there are more restarts than fired faults. Each fault ends at most one attempt. The
@@ -30,6 +31,7 @@ from onceproof.harness.model.history import (
     JOB_RESCALED,
     JOB_STOPPED,
     JOB_UPGRADED,
+    PART_DEAD,
     STOP_FAILED,
     TASK_FAILED,
     History,
@@ -37,9 +39,10 @@ from onceproof.harness.model.history import (
 from onceproof.harness.model.scenario import Scenario
 
 EXCEPTION = "exception"
+DEAD_PART = "part stayed dead"
 FAILURE_WITHOUT_FAULT = "failure without a fault"
 RESTART_WITHOUT_FAULT = "restart without a fault"
-_AWAY: Final = frozenset(row.kind for row in FAULTS.values() if row.strikes in ("server", "pause"))
+_AWAY: Final = frozenset(row.kind for row in FAULTS.values() if row.strikes in ("server", "pause", "own"))
 """The kinds after which a server, or a program, is away for a while."""
 
 
@@ -49,8 +52,9 @@ class NoError:
     property = "no_error"
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
-        """Return the exceptions first, because they explain the task failures after them; then by step."""
+        """Return the exceptions first, because they explain the task failures after them; then dead parts."""
         exceptions: list[Violation] = []
+        dead: list[Violation] = []
         violations: list[Violation] = []
         faults, faults_at_start, restarts = 0, 0, -1
         # Requests have a short time-out where the server is to be paused; a busy machine may exceed it.
@@ -83,6 +87,9 @@ class NoError:
                     witness = {"step": step, "task": subject, "cause": payload["cause"]}
                     where = f"task {subject}, step {step}"
                     violations.append(Violation(self.property, FAILURE_WITHOUT_FAULT, where, witness))
+            elif kind == PART_DEAD:
+                where = f"part {subject}, step {step}"
+                dead.append(Violation(self.property, DEAD_PART, where, {"part": subject, "step": step}))
             elif kind == ERROR:
                 witness = {
                     "step": step,
@@ -91,4 +98,4 @@ class NoError:
                     "text": payload["text"],
                 }
                 exceptions.append(Violation(self.property, EXCEPTION, f"{subject}, step {step}", witness))
-        return exceptions + violations
+        return exceptions + dead + violations

@@ -19,7 +19,6 @@ import msgspec
 
 from onceproof.engine.extras import SPARK, ExtraMissing, require
 from onceproof.harness.commands.script_options import print_notes
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED
 from onceproof.harness.model.family import Family, FamilyError
@@ -27,15 +26,15 @@ from onceproof.harness.model.family_places import split_address
 from onceproof.harness.model.program_family import SYSTEM as PROGRAMS
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_measures import Measured
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.model.system import capabilities_of, find_system, let_go
 from onceproof.harness.reporting.progress import progress_bar
 from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.trials.control_runs import learned
 from onceproof.harness.trials.family_mistakes import PARALLELISMS, FamilyMistake
-from onceproof.harness.trials.other_process import mistake_in_another_process
 from onceproof.harness.trials.runner import load_families
 from onceproof.harness.trials.sound_families import is_known_sound, note_sound
-from onceproof.harness.trials.supervised_checks import supervised_mistakes
+from onceproof.harness.trials.supervised_checks import mistake_in_another_process, supervised_mistakes
 from onceproof.harness.trials.trial import check_family, scenario_of
 from onceproof.reports.text import counted
 
@@ -137,7 +136,7 @@ def _check_sql(
     families: Sequence[Family], found: Sequence[list[FamilyMistake]], seed: int, scenarios: int
 ) -> None:
     from onceproof.engine.runtime.spark_session import spark_session
-    from onceproof.harness.campaign.sql_check import sql_mistake_of
+    from onceproof.harness.campaign.judge import sql_mistake_of
 
     with spark_session(name="onceproof check") as session:
         for family, mistakes in zip(families, found, strict=True):

@@ -36,8 +36,7 @@ from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.request_folder import kept_from_running
 from onceproof.engine.runtime.restore_point import as_found, place_of
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
-from onceproof.engine.state.file_envelope import DamagedFile
-from onceproof.engine.state.file_names import leads_out
+from onceproof.engine.state.file_envelope import DamagedFile, leads_out
 from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, UsageError
 from onceproof.reports.text import counted
 

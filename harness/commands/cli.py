@@ -21,14 +21,11 @@ import typer
 from typer.models import CommandInfo, TyperInfo
 
 from onceproof.harness.commands import completion as completions
-from onceproof.harness.commands.error_lines import missing_extra_in, usage_line
-from onceproof.harness.commands.flink_cli import flink
-from onceproof.harness.commands.hunt_cli import hunt
-from onceproof.harness.commands.interruption import interruptible
+from onceproof.harness.commands.endings import interruptible, missing_extra_in, usage_line
 from onceproof.harness.commands.job_cli import checkpoints, jobs
-from onceproof.harness.commands.merge_cli import merge
 from onceproof.harness.commands.mutants_cli import mutants
-from onceproof.harness.commands.nightly_cli import nightly
+from onceproof.harness.commands.reports_cli import merge, serve
+from onceproof.harness.commands.runs_cli import hunt, nightly, upgrade
 from onceproof.harness.commands.script_options import (
     Arguments,
     FlinkVersion,
@@ -40,9 +37,8 @@ from onceproof.harness.commands.script_options import (
     with_arguments,
     with_flink_version,
 )
-from onceproof.harness.commands.serve_cli import serve
 from onceproof.harness.commands.services_cli import services
-from onceproof.harness.commands.setup_cli import completion, doctor, init
+from onceproof.harness.commands.setup_cli import completion, doctor, flink, init
 from onceproof.harness.commands.shared_options import (
     AsJson,
     AsProgram,
@@ -78,7 +74,6 @@ from onceproof.harness.commands.shared_options import (
     Workers,
     typed_command,
 )
-from onceproof.harness.commands.upgrade_cli import upgrade
 from onceproof.harness.model import exit_codes
 from onceproof.harness.model.exit_codes import BROKEN_PIPE, INTERRUPTED, USAGE
 from onceproof.harness.model.seeds import Share
@@ -259,7 +254,7 @@ def campaign(
     from onceproof.engine.extras import SPARK, require
 
     require("onceproof campaign", SPARK)
-    from onceproof.engine.runtime.spark_options import SparkOptions
+    from onceproof.engine.runtime.spark_settings import SparkOptions
     from onceproof.harness.campaign.campaign_plan import CampaignPlan
     from onceproof.harness.commands.campaign import campaign_command
     from onceproof.harness.settings.planning import CAMPAIGN, RunOptions, plan_run
@@ -367,7 +362,7 @@ def sensitivity(
     from onceproof.engine.extras import SENSITIVITY, SPARK, require
 
     require("onceproof sensitivity", SPARK, SENSITIVITY)
-    from onceproof.engine.runtime.spark_options import SparkOptions
+    from onceproof.engine.runtime.spark_settings import SparkOptions
     from onceproof.harness.commands.sensitivity import sensitivity_command
 
     spark = SparkOptions.of(master, conf or (), properties_file)

@@ -114,7 +114,7 @@ def run_job(
 ) -> None:
     """Run a job to its end. What follows `--` are the arguments of the program."""
     from onceproof.engine.locations import location
-    from onceproof.engine.runtime.spark_options import NO_OPTIONS, SparkOptions
+    from onceproof.engine.runtime.spark_settings import NO_OPTIONS, SparkOptions
     from onceproof.harness.commands.job import JOBS, Run, run_command
     from onceproof.harness.model.exit_codes import UsageError
 

@@ -22,9 +22,8 @@ from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.model.mutants.loading import mutant_of
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.trials.mistake_trials import MistakeResult, measure_mistakes
-from onceproof.harness.trials.mutant_trials import Result, measure_all
+from onceproof.harness.trials.mutant_trials import Result, measure_all, shrunk_lines
 from onceproof.harness.trials.runner import load_families, usable_processors
-from onceproof.harness.trials.shrunk_sizes import shrunk_lines
 from onceproof.reports.text import counted
 
 _TITLES = (

@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_options import SparkOptions
+from onceproof.engine.runtime.spark_settings import SparkOptions
 from onceproof.harness.model.exit_codes import FAILED, PASSED, UsageError
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family

@@ -5,12 +5,63 @@ Slow imports stand inside the subcommands, for the same reason as in `onceproof.
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
 from onceproof.harness.commands.shared_options import AsJson
+from onceproof.harness.model.exit_codes import FAILED, PASSED
+from onceproof.harness.services.servers import servers_below
+from onceproof.harness.services.service import Service
+
+
+def up_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
+    """Start servers; those that run stay as they are."""
+    servers = servers_below(folder, names)
+    for server in servers:
+        if not server.is_running():
+            print(f"onceproof: starting {server.name}", file=sys.stderr)
+        server.start()
+    return _print(servers, as_json)
+
+
+def down_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
+    """End servers; their data stays."""
+    servers = servers_below(folder, names)
+    for server in servers:
+        server.stop()
+    return _print(servers, as_json)
+
+
+def status_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
+    """List servers; exit code 1 if one of those asked for does not run."""
+    servers = servers_below(folder, names)
+    _print(servers, as_json)
+    return PASSED if not names or all(server.is_running() for server in servers) else FAILED
+
+
+def _print(servers: Sequence[Service], as_json: bool) -> int:
+    found: list[dict[str, Any]] = [
+        {
+            "name": server.name,
+            "running": server.is_running(),
+            "address": server.address if server.is_running() else None,
+            "folder": str(server.folder),
+        }
+        for server in servers
+    ]
+    if as_json:
+        print(json.dumps(found))
+    else:
+        for each in found:
+            state = f"runs at {each['address']}" if each["running"] else "does not run"
+            print(f"{each['name']:<10}{state}   data in {each['folder']}")
+    return PASSED
+
 
 FOLDER = Path(".onceproof", "services")
 SERVER_NAMES = ("kafka", "s3", "postgres")
@@ -37,7 +88,7 @@ services = typer.Typer(
 @services.command("up")
 def up(names: Names = None, folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     """Start servers, and print the address of each."""
-    from onceproof.harness.commands.services import up_command
+    from onceproof.harness.commands.services_cli import up_command
 
     raise typer.Exit(up_command(names or (), folder, as_json))
 
@@ -45,7 +96,7 @@ def up(names: Names = None, folder: Folder = FOLDER, as_json: AsJson = False) ->
 @services.command("down")
 def down(names: Names = None, folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     """End servers; their data stays in the folder."""
-    from onceproof.harness.commands.services import down_command
+    from onceproof.harness.commands.services_cli import down_command
 
     raise typer.Exit(down_command(names or (), folder, as_json))
 
@@ -53,6 +104,6 @@ def down(names: Names = None, folder: Folder = FOLDER, as_json: AsJson = False) 
 @services.command("status")
 def status(names: Names = None, folder: Folder = FOLDER, as_json: AsJson = False) -> None:
     """List servers. Exit code 1: one that is named does not run."""
-    from onceproof.harness.commands.services import status_command
+    from onceproof.harness.commands.services_cli import status_command
 
     raise typer.Exit(status_command(names or (), folder, as_json))

@@ -1,4 +1,4 @@
-"""The options of `onceproof init`, `doctor` and `completion`, the commands with which a user begins.
+"""The options of `onceproof init`, `doctor`, `completion` and `flink`: the commands that set something up.
 
 Slow imports stand inside the functions, for the same reason as in `onceproof.harness.commands.cli`.
 """
@@ -15,6 +15,30 @@ from onceproof.harness.commands.script_options import Arguments, JobName, Sample
 from onceproof.harness.commands.services_cli import FOLDER
 from onceproof.harness.commands.services_cli import Folder as ServicesFolder
 from onceproof.harness.commands.shared_options import AsJson
+
+flink = typer.Typer(help="Install the Apache Flink that --system flink runs.", no_args_is_help=True)
+
+
+@flink.callback()
+def group() -> None:
+    """Install the Apache Flink that --system flink runs."""
+
+
+@flink.command("install")
+def install(as_json: AsJson = False) -> None:
+    """Install Flink into your cache, once: minutes and a gigabyte."""
+    import json
+
+    from onceproof.harness.systems.flink.cluster import archive_classes
+    from onceproof.harness.systems.flink.home import VERSION, install_flink
+
+    home = install_flink()
+    archive_classes(home)
+    if as_json:
+        print(json.dumps({"version": VERSION, "home": str(home.home)}))
+    else:
+        print(f"Apache Flink {VERSION} is in {home.home}")
+
 
 NEW_FOLDER = Path("exactly-once")
 

@@ -1,20 +1,25 @@
 """What preceded a failure, as far as visible events show it.
 
-The rules this module lives by:
+Rules:
 
-- The text names what preceded the first wrong output: the fault, the checkpoint, the attempt, and the step
-  of the protocol that was missed. The most specific text that fits is taken; if none fits, it names the last
+- The text names what preceded the first wrong output: the fault, the checkpoint, the attempt, and the step of
+  the protocol that was missed. The most specific text that fits is taken; if none fits, it names the last
   faults.
 - The text claims no more than the history shows, and accuses neither the engine nor the job: that takes a
   counterfactual run (`trials/counterfactuals.py`). The content of a snapshot is not visible, so a wrong
   restore is described by the output that follows it.
+- A confirmed cause is asserted only if the job passes with that one thing different: the failing scenario,
+  the scenario that it was shrunk from, and others of the family.
+- It is a value: equal causes are one finding, in whichever scenarios they show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
+from pathlib import PurePath
 from typing import Final, TypeAlias
 
 from onceproof.harness.checkers import Violation, consistent_cut, exactly_once, fencing
@@ -23,6 +28,33 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
 from onceproof.harness.explanation.facts import Checkpoint, Facts, Visible
 from onceproof.harness.explanation.sentences import fault_story, rescale_story, row_text
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedCause:
+    """What is wrong in a job, at which line, and the counterfactual without which it would be a guess."""
+
+    operator: str
+    """The operator or the function of it; empty where the line belongs to the job as a whole."""
+    what: str
+    """What is wrong: `self.seen` of Dedup is kept outside Flink state."""
+    file: str
+    line: int
+    counterfactual: str
+    """What was different in the runs that passed: with `self.seen` carried over from the checkpoint."""
+
+    @property
+    def place(self) -> str:
+        """The line as an editor finds it, without the folder."""
+        return f"{PurePath(self.file).name}:{self.line}"
+
+    @property
+    def sentence(self) -> str:
+        """Return the cause in two sentences."""
+        where = f" in {self.operator}" if self.operator else ""
+        counterfactual = f"{self.counterfactual[:1].upper()}{self.counterfactual[1:]}"
+        return f"{self.place}{where}: {self.what}. {counterfactual}, every property holds."
+
 
 MOST_NAMED: Final = 3
 """How many faults a cause names, the last ones."""

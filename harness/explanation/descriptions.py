@@ -71,8 +71,10 @@ def reason_text(reason: str) -> str:
 def fault_text(fault: Fault) -> str:
     """`kill count-1 at committing, checkpoint 1, 2nd time, 3 steps later, then run with parallelism 2`."""
     verb = FAULTS[fault.kind].verb
-    what = verb.format(task="a task" if fault.task == ANY_TASK else fault.task, server=fault.server)
-    parts = [f"{what} at {fault.point.replace('_', ' ')}"]
+    task = "a task" if fault.task == ANY_TASK else fault.task
+    what = verb.format(task=task, server=fault.server, name=fault.name)
+    place = f"the mark {fault.mark}" if fault.mark else fault.point
+    parts = [f"{what} at {place.replace('_', ' ')}"]
     if fault.task != ANY_TASK and "{task}" not in verb:
         parts[0] += f" of {fault.task}"
     if fault.checkpoint:
@@ -84,7 +86,7 @@ def fault_text(fault: Fault) -> str:
     if fault.delay:
         row = FAULTS[fault.kind]
         lasts = steps(fault.delay) if row.holds_up else f"{fault.delay:,} ms"
-        parts.append(f"{'for' if row.strikes == 'server' else 'by'} {lasts}")
+        parts.append(f"{'for' if row.strikes in ('server', 'own') else 'by'} {lasts}")
     if fault.rescale_to:
         parts.append(f"then run with parallelism {fault.rescale_to}")
     return ", ".join(parts)

@@ -135,20 +135,19 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.JOB_UPGRADED:
             yield step, JOB, "is upgraded", "the new version begins from the state of the old one"
         case kinds.JOB_RESCALED:
-            what = f"to parallelism {payload['parallelism']}, as its user asks"
-            if payload.get("open"):
-                what += f", with {counted(payload['open'], 'open transaction')}"
-            yield step, JOB, "rescales", what
+            left = f", with {counted(payload['open'], 'open transaction')}" if payload.get("open") else ""
+            yield step, JOB, "rescales", f"to parallelism {payload['parallelism']}, as its user asks{left}"
         case kinds.JOB_FINISHED:
             yield step, JOB, "finished", ""
         case kinds.JOB_FAILED:
             yield step, JOB, "FAILED", payload["cause"]
         case kinds.BUDGET_EXHAUSTED:
-            yield step, JOB, "STUCK", "the step budget of the scenario is used up"
-            for wait in payload.get("circle", ()):
-                yield step, JOB, "STUCK", wait
+            for what in ("the step budget of the scenario is used up", *payload.get("circle", ())):
+                yield step, JOB, "STUCK", what
         case kinds.INPUT_READ:
             yield step, JOB, "has read", ", ".join(_splits_read(payload))
+        case kinds.PART_DEAD:
+            yield step, subject, "stays dead", "nothing has started it again"
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
         case kinds.WAIT_BEGUN:

@@ -44,7 +44,14 @@ from onceproof.harness.explanation.facts import StruckFault
 from onceproof.harness.model.close_rows import ROUNDING
 from onceproof.harness.model.faults import row_of
 from onceproof.harness.model.history import LOOK
-from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT
+from onceproof.harness.model.program_file import (
+    BYTES_MARK,
+    COMMITTING_MARK,
+    OPEN_MARK,
+    READ_POINT,
+    SEEN_POINT,
+    STARTED_POINT,
+)
 from onceproof.harness.model.scenario import ANY_TASK
 from onceproof.reports.text import counted
 
@@ -58,6 +65,9 @@ _SEEN_FROM_OUTSIDE: Final[Mapping[str, str]] = {
     READ_POINT: "after it was given a record",
     SEEN_POINT: "after it had shown a row",
     STARTED_POINT: "after it had started",
+    BYTES_MARK: "after it had written some bytes",
+    OPEN_MARK: "while a transaction of it was open",
+    COMMITTING_MARK: "while a transaction of it was being committed",
 }
 
 
@@ -279,6 +289,10 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
     (Fencing.property, fencing.ZOMBIE_CHECKPOINT): lambda w: (
         f"A checkpoint of attempt {w['attempt']} completed at step {w['step']}, while attempt {w['running']}"
         " was running."
+    ),
+    (NoError.property, no_error.DEAD_PART): lambda w: (
+        f"The part {w['part']} of the program was killed and stayed dead: nothing has started it again, and"
+        " rows are missing."
     ),
     (NoError.property, no_error.FAILURE_WITHOUT_FAULT): lambda w: (
         f"{w['task']} failed at step {w['step']} in an attempt in which no fault had fired:"

@@ -20,12 +20,12 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import (
+    JobOutline,
     draw_checkpoint,
     draw_kill_kind,
     highest_parallelism,
     kills_of_all,
 )
-from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance, Lots, derived_seed
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.fault_kinds import FaultKind, Point

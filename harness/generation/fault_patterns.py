@@ -25,6 +25,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import (
+    JobOutline,
     delay_of,
     draw_checkpoint,
     draw_commit,
@@ -34,7 +35,6 @@ from onceproof.harness.generation.drawn_faults import (
     draw_occurrence,
     draw_task,
 )
-from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.late_patterns import (
     abort_is_reported_late,
     aborted_barrier_comes_late,

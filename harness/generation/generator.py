@@ -22,7 +22,14 @@ from typing import Final, NamedTuple
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
+from onceproof.harness.generation.drawn_faults import (
+    HIGHEST_PARALLELISM,
+    OWN_CALLS,
+    PART_FILES,
+    WRITE_AHEAD,
+    JobOutline,
+    writing_vertices,
+)
 from onceproof.harness.generation.drawn_operations import (
     draw_aimed_operation,
     draw_cancel,
@@ -39,13 +46,6 @@ from onceproof.harness.generation.fault_patterns import (
     draw_kinds,
     draw_restarts,
     draw_unaimed_faults,
-)
-from onceproof.harness.generation.job_outline import (
-    OWN_CALLS,
-    PART_FILES,
-    WRITE_AHEAD,
-    JobOutline,
-    writing_vertices,
 )
 from onceproof.harness.generation.late_patterns import (
     draw_failed_calls,

@@ -20,13 +20,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import (
+    OWN_CALLS,
+    WRITE_AHEAD,
+    JobOutline,
     delay_of,
     draw_checkpoint,
     draw_commit,
     draw_kill,
     draw_kind,
 )
-from onceproof.harness.generation.job_outline import OWN_CALLS, WRITE_AHEAD, JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import KAFKA
 from onceproof.harness.model.fault_kinds import Point

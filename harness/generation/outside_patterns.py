@@ -15,8 +15,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from onceproof.harness.generation.drawn_faults import draw_kill, draw_kill_kind, draw_occurrence, kills_of_all
-from onceproof.harness.generation.job_outline import PART_FILES, JobOutline
+from onceproof.harness.generation.drawn_faults import (
+    PART_FILES,
+    JobOutline,
+    draw_kill,
+    draw_kill_kind,
+    draw_occurrence,
+    kills_of_all,
+)
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import KAFKA
 from onceproof.harness.model.fault_kinds import Means, Point

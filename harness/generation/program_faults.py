@@ -9,6 +9,9 @@ The rules this module lives by:
   more: a program writes and stores between the points that can be seen.
 - What breaks programs is a death between output and stored progress, and one during the recovery from
   another. So most kills come around rows that appear and marks, and some follow on a start.
+- The harness sees bytes that are written and transactions of Kafka by itself. How many of them come is not
+  known beforehand: what waits for more than there are strikes when nothing more comes (`program/run.py`).
+- Faults that a user describes are drawn like kills, each as often as the others.
 """
 
 from __future__ import annotations
@@ -16,17 +19,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, Lots, derived_seed
-from onceproof.harness.model.fault_kinds import Delay, FaultKind, Means, Point, ServerName
+from onceproof.harness.model.family import NOTHING_DECLARED
+from onceproof.harness.model.fault_kinds import MARK, Delay, FaultKind, Means, Point, ServerName
 from onceproof.harness.model.faults import FAULTS, drawn_kinds
 from onceproof.harness.model.program_family import ProgramFamily
-from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT
+from onceproof.harness.model.program_file import (
+    BYTES_MARK,
+    COMMITTING_MARK,
+    OPEN_MARK,
+    READ_POINT,
+    SEEN_POINT,
+    STARTED_POINT,
+    ProgramFile,
+)
+from onceproof.harness.model.program_measures import Measured
+from onceproof.harness.model.program_processes import OwnFault
 from onceproof.harness.model.scenario import (
+    ANY_TASK,
     Barriers,
     CheckpointMode,
     Fault,
@@ -41,10 +56,19 @@ LONGEST_PAUSE_MS: Final = 800
 LONGEST_DEATH_MS: Final = 500
 LONGEST_RESTART_DELAY_MS: Final = 100
 MOST_MARKS: Final = 4
+MOST_BYTES: Final = (100, 1_000, 10_000, 100_000)
+"""Up to one of these numbers of bytes a kill by bytes waits for."""
 HIGHEST_PARALLELISM: Final = 3
 
-_COUNTS: Final = ((0, 1), (1, 6), (2, 6), (3, 3))
+_COUNTS: Final = ((0, 1), (1, 5), (2, 6), (3, 4), (4, 2))
 _WAITS: Final = ((0, 5), (10, 3), (40, 2), (LONGEST_WAIT_MS, 2))
+
+
+class Pass(NamedTuple):
+    """What a program passes: a point, with the name of the mark if the point is that of marks."""
+
+    point: Point
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +78,27 @@ class _Program:
     records: int
     arrives: bool
     """Whether records are given while it runs."""
-    marks: tuple[Point, ...]
+    rows: int
+    """About how many rows become visible."""
+    marks: tuple[Pass, ...]
+    """All points and names of marks but the three that each program passes."""
     servers: tuple[ServerName, ...]
-    has_parts: bool
+    alone: tuple[str, ...]
+    """What is also killed alone."""
     rescales: bool
+    own: tuple[OwnFault, ...]
 
 
 _Pattern: TypeAlias = Callable[[Chance, _Program], list[Fault]]
 
 
-def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
-    """Return the scenario as a program can run it, with faults drawn for it."""
+def with_program_faults(
+    family: ProgramFamily, scenario: Scenario, measured: Measured | None = None
+) -> Scenario:
+    """Return the scenario as a program can run it, with faults drawn for it.
+
+    ``measured`` by the control run; None: there has been none yet.
+    """
     file = family.file
     barriers: Barriers = "at_least_once" if file.is_at_least_once else "aligned"
     plain = replace(
@@ -82,20 +116,25 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     if scenario.seed is None:
         return plain
     chance = Chance(Random(derived_seed("program faults", scenario.seed)))
-    marks = tuple([point for point in file.points if point in file.marks])
     rescales = file.can_rescale and chance.chance(0.5)
     program = _Program(
         scenario.record_count(),
         bool(file.pace_ms),
-        marks,
+        _rows(family, scenario, measured),
+        _marks(file),
         file.servers,
-        bool(file.program.parts),
+        file.alone,
         rescales,
+        file.fault,
     )
     parallelism = chance.integer(1, HIGHEST_PARALLELISM) if file.can_rescale else 1
     delay = chance.integer(0, LONGEST_RESTART_DELAY_MS)
     faults: list[Fault] = []
-    patterns = {**_PATTERNS, **_SERVER_PATTERNS} if program.servers else _PATTERNS
+    patterns = {
+        **_PATTERNS,
+        **(_SERVER_PATTERNS if program.servers else {}),
+        **(_OWN_PATTERNS if program.own else {}),
+    }
     for _ in range(chance.weighted(_COUNTS)):
         faults += Lots(chance).first(patterns)(chance, program)
     # Without a stop no later version follows.
@@ -115,26 +154,58 @@ def with_program_faults(family: ProgramFamily, scenario: Scenario) -> Scenario:
     )
 
 
-def _point(chance: Chance, program: _Program) -> tuple[Point, int]:
-    """Return a point and the pass of it at which something strikes."""
-    given: tuple[tuple[Point, int], ...] = ((READ_POINT, 4),) if program.arrives else ()
-    point: Point = chance.weighted((*given, (SEEN_POINT, 5), *((mark, 4) for mark in program.marks)))
-    most = MOST_MARKS if point in program.marks else program.records
-    return point, chance.integer(1, max(1, most))
+def _rows(family: ProgramFamily, scenario: Scenario, measured: Measured | None) -> int:
+    """Return about how many rows become visible, each replacement of a row counted."""
+    options, records = family.options, scenario.record_count()
+    if not options.declares and not options.table_keys:
+        return len(list(family.expected(scenario.records, NOTHING_DECLARED)))
+    # Of those that replace each other a reader sees some, as many as in the control run.
+    return records if measured is None else round(records * measured.rows / max(1, measured.records))
+
+
+def _marks(file: ProgramFile) -> tuple[Pass, ...]:
+    marked = [Pass(point) for point in file.points if point in file.marks]
+    kinds = {each.kind for each in file.outputs}
+    writes = bool(kinds & {"files", "stdout"}) or file.names("folder")
+    seen: tuple[str, ...] = (BYTES_MARK,) if writes else ()
+    if "kafka" in kinds:
+        seen += (OPEN_MARK, COMMITTING_MARK)
+    return (*marked, *(Pass(MARK, name) for name in (*file.own_marks, *seen)))
+
+
+def _point(chance: Chance, program: _Program) -> tuple[Pass, int]:
+    """Return what is passed, and the pass of it at which something strikes."""
+    given = ((Pass(READ_POINT), 2),) if program.arrives else ()
+    weights = [*given, (Pass(SEEN_POINT), 6)]
+    weights += [(each, 1 if each.mark == BYTES_MARK else 3) for each in program.marks]
+    passed = chance.weighted(tuple(weights))
+    most = {READ_POINT: program.records, SEEN_POINT: program.rows}.get(passed.point, MOST_MARKS)
+    if passed.mark == BYTES_MARK:
+        most = chance.choice(MOST_BYTES)
+    return passed, chance.integer(1, max(1, most))
 
 
 def _wait_ms(chance: Chance) -> int:
     return chance.integer(0, chance.weighted(_WAITS))
 
 
-def _killed_at(chance: Chance, program: _Program, point: Point, occurrence: int) -> Fault:
+def _killed_at(chance: Chance, program: _Program, passed: Pass, occurrence: int) -> Fault:
     """Return a kill of the whole program, or of one of its parts, at a pass of a point."""
-    kind: FaultKind = "kill_task" if program.has_parts and chance.chance(0.5) else "kill_process"
+    kind: FaultKind = "kill_task" if program.alone and chance.chance(0.5) else "kill_process"
     parallelism = chance.integer(1, HIGHEST_PARALLELISM)
     rescale = parallelism if program.rescales and kind == "kill_process" and chance.chance(0.5) else 0
-    if kind == "kill_task" and point not in FAULTS[kind].points:
+    if kind == "kill_task" and passed.point not in FAULTS[kind].all_points:
         kind = "kill_all"
-    return Fault(kind, point, occurrence=occurrence, delay=_wait_ms(chance), rescale_to=rescale)
+    task = chance.choice(program.alone) if kind == "kill_task" else ANY_TASK
+    return Fault(
+        kind,
+        passed.point,
+        task,
+        occurrence=occurrence,
+        delay=_wait_ms(chance),
+        rescale_to=rescale,
+        mark=passed.mark,
+    )
 
 
 def _kill(chance: Chance, program: _Program) -> list[Fault]:
@@ -143,22 +214,23 @@ def _kill(chance: Chance, program: _Program) -> list[Fault]:
 
 def _kill_at_start(chance: Chance, program: _Program) -> list[Fault]:
     """The program dies as it starts for the first time or again: while it looks for what is stored."""
-    return [_killed_at(chance, program, STARTED_POINT, chance.integer(1, 2))]
+    return [_killed_at(chance, program, Pass(STARTED_POINT), chance.integer(1, 2))]
 
 
 def _kill_twice(chance: Chance, program: _Program) -> list[Fault]:
     """The program dies, and once more soon after it has started again."""
     first = _killed_at(chance, program, *_point(chance, program))
-    return [first, _killed_at(chance, program, STARTED_POINT, 2)]
+    return [first, _killed_at(chance, program, Pass(STARTED_POINT), 2)]
 
 
 def _pause(chance: Chance, program: _Program) -> list[Fault]:
-    point, occurrence = _point(chance, program)
-    return [Fault("pause_process", point, occurrence=occurrence, delay=chance.integer(1, LONGEST_PAUSE_MS))]
+    (point, mark), occurrence = _point(chance, program)
+    delay = chance.integer(1, LONGEST_PAUSE_MS)
+    return [Fault("pause_process", point, occurrence=occurrence, delay=delay, mark=mark)]
 
 
 def _server_fault(chance: Chance, program: _Program) -> list[Fault]:
-    point, occurrence = _point(chance, program)
+    (point, mark), occurrence = _point(chance, program)
     kind = Lots(chance).first(drawn_kinds("server"))
     row = FAULTS[kind]
     # The number of draws is always the same, so that no draw depends on another.
@@ -170,14 +242,32 @@ def _server_fault(chance: Chance, program: _Program) -> list[Fault]:
     }
     means: Means = "answer" if answers and "answer" in row.means else ""
     server = chance.choice(program.servers)
-    return [Fault(kind, point, occurrence=occurrence, delay=delays[row.delay], means=means, server=server)]
+    return [
+        Fault(
+            kind, point, occurrence=occurrence, delay=delays[row.delay], means=means, server=server, mark=mark
+        )
+    ]
 
 
 def _server_fault_and_kill(chance: Chance, program: _Program) -> list[Fault]:
     """The program dies when its server has been struck, and finds it as it comes back."""
     (fault,) = _server_fault(chance, program)
-    return [fault, _killed_at(chance, program, fault.point, fault.occurrence)]
+    return [fault, _killed_at(chance, program, Pass(fault.point, fault.mark), fault.occurrence)]
+
+
+def _own_fault(chance: Chance, program: _Program) -> list[Fault]:
+    own = chance.choice(program.own)
+    (point, mark), occurrence = _point(chance, program)
+    lasts_ms = chance.integer(0, own.lasts_ms)
+    return [Fault("own_fault", point, occurrence=occurrence, delay=lasts_ms, mark=mark, name=own.name)]
+
+
+def _own_fault_and_kill(chance: Chance, program: _Program) -> list[Fault]:
+    """The program dies when a fault of the user's own has struck."""
+    (fault,) = _own_fault(chance, program)
+    return [fault, _killed_at(chance, program, Pass(fault.point, fault.mark), fault.occurrence)]
 
 
 _PATTERNS: Final[Mapping[_Pattern, int]] = {_kill: 6, _kill_at_start: 2, _kill_twice: 2, _pause: 1}
 _SERVER_PATTERNS: Final[Mapping[_Pattern, int]] = {_server_fault: 4, _server_fault_and_kill: 2}
+_OWN_PATTERNS: Final[Mapping[_Pattern, int]] = {_own_fault: 4, _own_fault_and_kill: 2}

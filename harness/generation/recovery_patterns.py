@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from onceproof.harness.generation.drawn_faults import (
+    JobOutline,
     draw_checkpoint,
     draw_commit,
     draw_kill,
@@ -23,7 +24,6 @@ from onceproof.harness.generation.drawn_faults import (
     highest_parallelism,
     kills_of_all,
 )
-from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.scenario import ANY_TASK, Fault

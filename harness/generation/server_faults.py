@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from onceproof.harness.generation.job_outline import writing_vertices
+from onceproof.harness.generation.drawn_faults import writing_vertices
 from onceproof.harness.model.chance import Chance, Lots, derived_seed
 from onceproof.harness.model.family import Family, options_of, tasks_with
 from onceproof.harness.model.fault_kinds import (

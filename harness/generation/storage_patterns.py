@@ -7,6 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_faults import (
+    JobOutline,
     delay_of,
     draw_checkpoint,
     draw_kill,
@@ -14,7 +15,6 @@ from onceproof.harness.generation.drawn_faults import (
     draw_occurrence,
     draw_task,
 )
-from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.fault_kinds import Point

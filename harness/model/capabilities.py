@@ -64,6 +64,8 @@ class Capability(StrEnum):
     """The real servers at the ends of a job can be killed, paused and cut off from it."""
     PAUSES = "pauses", "Pauses are drawn for programs of which nothing else is known."
     """All processes of the program can be stopped for a while, and run on."""
+    OWN_FAULTS = "own_faults", "The file of a program says what they are."
+    """Faults that a user describes can strike the program."""
     POWER_CUTS = "power_cuts", "The machine stays on."
     """The machine can lose its power: the process dies, and what was not synced may be lost."""
     RESCALE = "rescale"

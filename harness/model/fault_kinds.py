@@ -46,6 +46,7 @@ FaultKind: TypeAlias = Literal[
     "pause_worker",
     "lose_folder",
     "fail_call",
+    "own_fault",
 ]
 Means: TypeAlias = Literal[
     "",
@@ -90,6 +91,7 @@ Point: TypeAlias = Literal[
     "end_of_data",
     "declined",
     "abort_notified",
+    "mark",
 ]
 Target: TypeAlias = Literal[
     "tasks",
@@ -112,6 +114,7 @@ Target: TypeAlias = Literal[
     "worker",
     "folder",
     "call",
+    "own",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""
 Victims: TypeAlias = Literal["none", "passing", "all"]
@@ -123,7 +126,11 @@ TOPIC_CHANGES: Final[tuple[Means, ...]] = ("recreated", "expired")
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 MESSAGES_ALONE: Final[tuple[Point, ...]] = ("declined", "abort_notified")
 """Messages without a protocol point: a task declines a checkpoint, or hears that one was aborted."""
-POINTS: Final[tuple[Point, ...]] = tuple(point for point in get_args(Point) if point not in MESSAGES_ALONE)
+MARK: Final[Point] = "mark"
+"""Passed by programs alone: what their file, or the harness, gives a name that a fault holds besides."""
+POINTS: Final[tuple[Point, ...]] = tuple(
+    point for point in get_args(Point) if point not in (*MESSAGES_ALONE, MARK)
+)
 """The protocol points, which tasks and the job master pass."""
 SERVERS: Final[tuple[ServerName, ...]] = tuple(name for name in get_args(ServerName) if name)
 

@@ -15,8 +15,8 @@ The rules this module lives by:
   Kafka draw it (`generation/late_patterns.py`).
 - An input that changes, output that a consumer takes away, a worker that is paused and a folder that vanishes
   are drawn by a chance of their own, as is a function that leaves: few scenarios have one.
-- A pause stops all processes of a program from outside. Only programs of which nothing else is known draw it
-  (`generation/program_faults.py`).
+- A pause stops all processes of a program from outside, and a fault of a user's own is what the file of a
+  program says. Only programs of which nothing else is known draw them (`generation/program_faults.py`).
 - The points are written here a second time beside the engine's: checkers read them, and the judge does not
   import the accused. A test holds the two lists equal.
 """
@@ -29,6 +29,7 @@ from typing import Final, get_args
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_kinds import (
+    MARK,
     MEANS_POINTS,
     MESSAGES_ALONE,
     POINTS,
@@ -57,8 +58,10 @@ _DELETION_POINTS: Final[tuple[Point, ...]] = ("completed",)
 KILL_TARGETS: Final[tuple[Target, ...]] = ("tasks", "process", "master")
 """What dies of a kill."""
 _AT_PASSES: Final = frozenset(
-    ("clock", "server", "pause", "listing", "function", "input", "output", "worker", "folder")
+    ("clock", "server", "pause", "listing", "function", "input", "output", "worker", "folder", "own")
 )
+_AT_MARKS: Final = frozenset(("tasks", "process", "server", "pause", "own"))
+"""What is struck as a program passes a mark."""
 """What is struck as a point is passed, kills aside."""
 
 
@@ -73,8 +76,8 @@ class FaultRow:
     needs: Capability
     """What a system must be able to take."""
     verb: str
-    """What the fault does, for a plan. ``{task}`` stands where the plan names the task, if it does, and
-    ``{server}`` for the server."""
+    """What the fault does, for a plan. ``{task}`` stands where the plan names the task, if it does,
+    ``{server}`` for the server, and ``{name}`` for a fault of a user's own."""
     sentence: str
     """What the fault did, for a report. ``{task}`` stands for the task that passed the point,
     ``{server}`` for the server."""
@@ -101,6 +104,11 @@ class FaultRow:
     def is_kill(self) -> bool:
         """Whether a task or a process dies of it."""
         return self.strikes in KILL_TARGETS
+
+    @property
+    def all_points(self) -> tuple[Point, ...]:
+        """The points at which a scenario can have it, with those that programs alone pass."""
+        return (*self.points, MARK) if self.strikes in _AT_MARKS else self.points
 
     @property
     def share(self) -> float:
@@ -485,6 +493,17 @@ _ROWS: Final = (
         means=("answer",),
         weight=0,
     ),
+    FaultRow(
+        "own_fault",
+        "own",
+        POINTS,
+        Capability.OWN_FAULTS,
+        "strike with {name}",
+        "the fault {task} struck",
+        # After which it is undone.
+        delay="optional",
+        weight=0,
+    ),
 )
 
 FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
@@ -493,7 +512,9 @@ FAULTS: Final[Mapping[FaultKind, FaultRow]] = {row.kind: row for row in _ROWS}
 KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
-_OF_SOME_JOBS: Final = frozenset(("server", "pause", "row", "input", "output", "worker", "folder", "call"))
+_OF_SOME_JOBS: Final = frozenset(
+    ("server", "pause", "row", "input", "output", "worker", "folder", "call", "own")
+)
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
     row.kind for row in _ROWS if row.strikes not in _OF_SOME_JOBS
 )

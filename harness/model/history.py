@@ -55,6 +55,7 @@ LOGGED: Final = "logged"
 ROWS_FOUND: Final = "rows_found"
 ROWS_GONE: Final = "rows_gone"
 INPUT_READ: Final = "input_read"
+PART_DEAD: Final = "part_dead"
 LOOK: Final = "look "
 """With a number behind it the name of a look at an output that shows no transactions."""
 
@@ -100,6 +101,7 @@ EVENT_KINDS: Final = (
     ROWS_FOUND,
     ROWS_GONE,
     INPUT_READ,
+    PART_DEAD,
 )
 
 
@@ -425,6 +427,10 @@ class History:
         """
         payload = {"read": {split: read.get(split, 0) for split in lengths}, "input": dict(lengths)}
         self.events.append((step, INPUT_READ, "job", payload))
+
+    def part_dead(self, step: int, part: str) -> None:
+        """Record that a part of a program, killed alone, has not been started again when the run ends."""
+        self.events.append((step, PART_DEAD, part, {}))
 
     def leak(self, step: int, kind: str, name: str) -> None:
         """Record what is left behind at rest: its ``kind``, such as "open transaction", and its name."""

@@ -39,7 +39,8 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.program_ends import NO_COMPARISON, Input, Output, splits_of
-from onceproof.harness.model.program_file import FlinkJob, ProgramFile, ProgramFileError, read_program_file
+from onceproof.harness.model.program_file import ProgramFile, ProgramFileError, read_program_file
+from onceproof.harness.model.program_processes import FlinkJob
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.user_file import error_line, import_file
 

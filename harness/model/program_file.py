@@ -32,6 +32,15 @@ from onceproof.harness.model.program_ends import (
     Promise,
     contradictions,
 )
+from onceproof.harness.model.program_processes import (
+    FLINK_VERSION,
+    FlinkJob,
+    OwnFault,
+    Process,
+    Request,
+    Words,
+    contradicting_processes,
+)
 
 EndsWhen: TypeAlias = Literal["quiet", "exit"]
 
@@ -39,6 +48,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "python": "the Python that has program.packages; without them the one that runs the harness",
     "java": "the Java that Spark would use",
     "kafka_jars": "the class path of the Java client of Kafka",
+    "jars": "the class path of program.jars, and of what they need",
     "flink_jars": "the class path of the job's Flink, with its connectors",
     "here": "the folder of the file",
     "folder": "the folder of this trial, in which the program runs; it outlives the program",
@@ -54,7 +64,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 }
 """What may stand in braces in commands, environments and statements, and what it becomes."""
 
-ON_THIS_MACHINE: Final = ("python", "java", "here", "flink_jars")
+ON_THIS_MACHINE: Final = ("python", "java", "here", "flink_jars", "jars")
 """Those that are the same in all trials. A command that builds the program knows no others."""
 _OF_ENDS: Final[Mapping[str, str]] = {"input": "input", "output": "output", "host": "input", "port": "input"}
 """Placeholders that stand for an input or output, and with its name for one of several: ``{input.NAME}``."""
@@ -67,6 +77,17 @@ STARTED_POINT: Final[Point] = "restored"
 """Passed with each start of the program, when it says that it is ready if it says so."""
 OWN_POINTS: Final = frozenset({READ_POINT, SEEN_POINT, STARTED_POINT})
 
+BYTES_MARK: Final = "bytes_written"
+"""Passed with each byte that comes into the folder of a trial."""
+OPEN_MARK: Final = "transaction_open"
+"""Passed as a transaction of Kafka begins to write to the output topic."""
+COMMITTING_MARK: Final = "transaction_committing"
+"""Passed as the broker writes down that such a transaction is to be committed."""
+HARNESS_MARKS: Final = (BYTES_MARK, OPEN_MARK, COMMITTING_MARK)
+"""Marks that the harness sees by itself."""
+MAIN_PROCESS: Final = "program"
+"""The name of the process that ``program.command`` starts."""
+
 _SERVER_OF: Final[Mapping[str, ServerName]] = {
     "kafka": "kafka",
     "kafka_jars": "kafka",
@@ -75,8 +96,6 @@ _SERVER_OF: Final[Mapping[str, ServerName]] = {
 }
 """The server that must be at an end of the program for a placeholder to have a value."""
 _WORD: Final = re.compile(r"\{(\w+(?:\.\w+)?)\}")
-FLINK_VERSION: Final = "2.3.0"
-"""Of a job that names none."""
 JOB_RUNS: Final = "onceproof: all tasks of the job run"
 """The line among those of a cluster that says that its job is ready."""
 TASK_MANAGER: Final = "task-manager"
@@ -97,7 +116,8 @@ class ProgramFileError(Exception):
 class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the program starts, and of which processes it is made."""
 
-    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    command: Words = ()
+    """None: the program consists of ``[[process]]`` tables."""
     resume: tuple[str, ...] = ()
     """Words behind the command from the second start on."""
     environment: dict[str, str] = {}
@@ -109,27 +129,10 @@ class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...] = ()
     """What pip installs for it, as in "bytewax==0.21.1", in an environment of its own, whose Python is
     ``{python}``."""
+    jars: tuple[str, ...] = ()
+    """Maven coordinates of what it needs, as in "GROUP:ARTIFACT:VERSION"; their class path is ``{jars}``."""
     prepare: tuple[str, ...] = ()
     """A command that runs once before the first start, in the folder of the file: it builds the program."""
-
-
-class FlinkJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A job of Flink, which the harness submits to a cluster of its own; it stands in place of a command."""
-
-    jar: str = ""
-    """The jar with the job, beside the file."""
-    main: str = msgspec.field(default="", name="class")
-    """Its main class; none: the one that its manifest names."""
-    arguments: tuple[str, ...] = ()
-    sql: str = ""
-    """The script with the job, beside the file, in place of a jar."""
-    connectors: tuple[str, ...] = ()
-    """Maven coordinates of what the cluster has beside Flink, as in "GROUP:ARTIFACT:VERSION"."""
-    version: str = FLINK_VERSION
-    settings: dict[str, str] = {}
-    """Of the cluster, in Flink's words; they override those of the harness."""
-    prepare: tuple[str, ...] = ()
-    """A command that runs once before the first start, in the folder of the file: it builds the jar."""
 
 
 class Render(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,8 +172,10 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     input: Input | tuple[Input, ...]
     output: Output | tuple[Output, ...]
-    program: Command = Command(())
+    program: Command = Command()
+    process: tuple[Process, ...] = ()
     flink: FlinkJob | None = None
+    fault: tuple[OwnFault, ...] = ()
     oracle: str = ""
     """A family, or a Python file with ``generate`` and ``expected``; none: each record comes out once."""
     columns: dict[Literal["id", "key"], str] = {}
@@ -178,7 +183,8 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     promise: Promise = "exactly_once"
     done: Done = Done()
     marks: dict[str, str] = {}
-    """By protocol point, a regular expression for what the program prints as it passes the point."""
+    """By protocol point, or a name of the user's own, a regular expression for what the program prints as it
+    passes the point."""
     render: tuple[Render, ...] = ()
     hooks: Hooks = Hooks()
 
@@ -212,6 +218,27 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return output.promise or self.promise
 
     @property
+    def processes(self) -> tuple[Process, ...]:
+        """All processes that the harness starts, the one of ``program.command`` first."""
+        one = self.program
+        if not one.command:
+            return self.process
+        main = Process(MAIN_PROCESS, one.command, one.resume, one.environment, one.ready)
+        return (main, *self.process)
+
+    @property
+    def ready(self) -> tuple[str, ...]:
+        """What processes print as they are ready; none: they do not say it."""
+        return tuple([each.ready for each in self.processes if each.ready])
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """What is also killed alone: names of processes, and patterns for command lines."""
+        processes = self.processes
+        names = [each.name for each in processes if each.alone] if len(processes) > 1 else []
+        return (*names, *self.program.parts)
+
+    @property
     def servers(self) -> tuple[ServerName, ...]:
         """The servers at the ends of the program."""
         kinds = {each.kind for each in self.ends}
@@ -221,6 +248,11 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def points(self) -> tuple[Point, ...]:
         """The points that the harness sees the program pass, in the order of all points."""
         return tuple([point for point in POINTS if point in OWN_POINTS or point in self.marks])
+
+    @property
+    def own_marks(self) -> tuple[str, ...]:
+        """The names of marks that are no protocol points."""
+        return tuple([name for name in self.marks if name not in POINTS])
 
     @property
     def can_rescale(self) -> bool:
@@ -305,11 +337,20 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
             elif name not in known:
                 yield f"{place}: {{{name}}} has no value here: write one of {', '.join(known)}"
     yield from _contradictions_of_flink(file)
+    connectors = () if file.flink is None else file.flink.connectors
+    for place, coordinates in (("program.jars", file.program.jars), ("flink.connectors", connectors)):
+        for number, coordinate in enumerate(coordinates):
+            if not _COORDINATE.fullmatch(coordinate):
+                yield f"{place}[{number}]: {coordinate!r} is not GROUP:ARTIFACT:VERSION"
+    if file.names("jars") and not file.program.jars:
+        yield "{jars} has no value: program.jars names none"
     for point in file.marks:
-        if point not in POINTS:
-            yield f"marks: {point!r} is no protocol point{_near(point, dict.fromkeys(POINTS))}"
-        elif point in OWN_POINTS:
+        if point in OWN_POINTS or point in HARNESS_MARKS:
             yield f"marks: {point!r} is seen without a mark; mark another point"
+        elif point not in POINTS and difflib.get_close_matches(point, POINTS, n=1, cutoff=_MISSPELT):
+            yield f"marks: {point!r} is no protocol point{_near(point, POINTS)}"
+    is_piped = any(each.kind in ("stdin", "stdout") for each in file.ends)
+    yield from contradicting_processes(file.processes, file.fault, is_piped)
     for place, pattern in _patterns(file):
         try:
             re.compile(pattern)
@@ -354,18 +395,15 @@ def _words_of(file: ProgramFile) -> list[str]:
 def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:
     job = file.flink
     if job is None:
-        if not file.program.command:
-            yield "missing field program, how it starts; or [flink], a job of Flink"
+        if not file.processes:
+            yield "missing field program, how it starts; or [[process]] tables, or [flink], a job of Flink"
         return
-    if file.program != Command(()):
+    if file.program != Command() or file.process:
         yield "[flink] stands in place of [program]: leave one of them out"
     if bool(job.jar) == bool(job.sql):
         yield "flink needs either a jar or a script (sql)"
     if job.sql and (job.main or job.arguments):
         yield "flink.class and flink.arguments belong to a jar; a script has placeholders in its statements"
-    for number, coordinate in enumerate(job.connectors):
-        if not _COORDINATE.fullmatch(coordinate):
-            yield f"flink.connectors[{number}]: {coordinate!r} is not GROUP:ARTIFACT:VERSION"
     if not _VERSION.fullmatch(job.version):
         yield f"flink.version: {job.version!r} is not a release of Flink, such as {FLINK_VERSION!r}"
 
@@ -373,6 +411,8 @@ def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:
 def _patterns(file: ProgramFile) -> Iterator[tuple[str, str]]:
     """Yield each regular expression, with its place."""
     yield "program.ready", file.program.ready
+    for number, process in enumerate(file.process):
+        yield f"process[{number}].ready", process.ready
     for number, pattern in enumerate(file.program.parts):
         yield f"program.parts[{number}]", pattern
     for point, pattern in file.marks.items():
@@ -411,6 +451,16 @@ def _texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
             yield f"flink.prepare[{number}]", text, ON_THIS_MACHINE
     for name, value in program.environment.items():
         yield f"program.environment.{name}", value, all_words
+    for number, process in enumerate(file.process):
+        for text in (*process.command, *process.resume, *process.environment.values()):
+            yield f"process[{number}]", text, all_words
+    for number, fault in enumerate(file.fault):
+        for text in fault.texts:
+            yield f"fault[{number}]", text, all_words
+
+
+_MISSPELT: Final = 0.8
+"""How much a mark is like a protocol point that was meant."""
 
 
 def _near(name: str, names: Collection[str]) -> str:
@@ -418,10 +468,14 @@ def _near(name: str, names: Collection[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
 
 
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$\.?([\w.]*)(?:\[.*\])?`)?")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(\w+)`(?: - at `\$(\S*)`)?")
 _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "": ProgramFile,
     "program": Command,
+    "process": Process,
+    "fault": OwnFault,
+    "fault.request": Request,
+    "fault.undo": Request,
     "flink": FlinkJob,
     "input": Input,
     "output": Output,
@@ -436,7 +490,7 @@ def _in_words(message: str) -> str:
     """Return msgspec's message in the project's words, with the nearest name of an unknown field."""
     unknown = _UNKNOWN.match(message)
     if unknown is not None:
-        name, table = unknown[1], unknown[2] or ""
+        name, table = unknown[1], ".".join(re.findall(r"\.(\w+)", unknown[2] or ""))
         fields = dict.fromkeys(_TABLES[table].__struct_encode_fields__)
         where = f"{table}.{name}" if table else name
         return f"unknown field {where}{_near(name, fields)}"

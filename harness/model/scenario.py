@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from onceproof.engine.outside_files import read_at_most
-from onceproof.harness.model.fault_kinds import FaultKind, Means, Point, ServerName
+from onceproof.harness.model.fault_kinds import MARK, FaultKind, Means, Point, ServerName
 from onceproof.harness.model.faults import FAULTS
 
 FORMAT_VERSION: Final = 1
@@ -92,8 +92,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     kind: FaultKind
     point: Point
     task: str = ANY_TASK
-    """A subtask ("count-1"), "coordinator", or "*" for any. For a fault of a message: its sender or
-    receiver."""
+    """A subtask ("count-1"), "coordinator", or "*" for any; of a message, its sender or receiver."""
     checkpoint: Count = 0
     """0 matches any checkpoint."""
     occurrence: Positive = 1
@@ -101,28 +100,29 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     delay: Count = 0
     """Steps by which a message, its second copy, or the report of a late write, is held back.
 
-    Of a kill in real processes: milliseconds between the point and the kill. Of a full or read-only disk:
-    how many calls after the first one are refused as well. Of a clock: by how many milliseconds it jumps. Of
-    a server: for how many milliseconds it is dead or paused. Of a short list: for how many milliseconds."""
+    Of a kill in real processes: milliseconds from the point to the kill. Of a full or read-only disk: how
+    many further calls are refused. Of a clock: by how many milliseconds it jumps. Of others: for how many."""
     rescale_to: Count = 0
     """Kills only: the parallelism of the attempts that follow; 0 keeps the current one."""
     means: Means = ""
-    """One of the means in the row of the kind, or "" for the default. The simulation reads those of functions
-    that leave and of files that change; the others belong to real processes."""
+    """One of the means in the row of the kind, or "" for the default."""
     server: ServerName = ""
     """Faults of servers only: which one it strikes."""
+    mark: str = ""
+    """At the point "mark" only: the name of the mark."""
+    name: str = ""
+    """Faults of a user's own only: its name in the file of the program."""
 
 
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A request to the job, made once, at a protocol point; it waits for the point as a fault does.
 
-    A savepoint is taken while the job runs on. A stop ends the job with a savepoint; the job is then started
-    from it, at ``parallelism`` and on ``state_backend`` if they are given. A cancel does the same with a
-    savepoint that commits nothing: what is prepared in it is left to the job that is started from it. A
-    program of which nothing is known is asked to terminate, and is then started again. A rescale gives a job
-    that runs another ``parallelism``: its tasks are cancelled, which closes them, and the next attempt begins
-    at once, from the latest checkpoint. An upgrade kills the process of the job as soon as a checkpoint is
-    complete; the next process runs the new version of the job, from the latest checkpoint.
+    A savepoint is taken while the job runs on. A stop ends the job with a savepoint and starts it from there,
+    at ``parallelism`` and on ``state_backend`` if given. A cancel does the same with a savepoint that commits
+    nothing: what is prepared in it is left to the job that starts from it. A program is asked to
+    terminate, and is started again. A rescale cancels the tasks of a job that runs, and the next attempt
+    begins at once with another ``parallelism``, from the latest checkpoint. An upgrade kills the process of
+    the job as soon as a checkpoint is complete; the next one runs the new version, from that checkpoint.
     """
 
     kind: OperationKind
@@ -380,8 +380,8 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
     for index, fault in enumerate(scenario.faults):
         place = f"{path}: faults[{index}]"
         row = FAULTS[fault.kind]
-        if fault.point not in row.points:
-            fitting = ", ".join(row.points)
+        if fault.point not in row.all_points:
+            fitting = ", ".join(row.all_points)
             raise ScenarioError(f"{place}: {fault.kind} does not happen at {fault.point}, but at {fitting}")
         if fault.means and fault.means not in row.means:
             raise ScenarioError(f"{place}: {fault.kind} does not happen by {fault.means}")
@@ -390,6 +390,8 @@ def check(scenario: Scenario, path: str = "scenario") -> None:
         if (row.strikes == "server") != bool(fault.server):
             says = "needs" if row.strikes == "server" else "strikes no server and has no"
             raise ScenarioError(f"{place}: {fault.kind} {says} server")
+        if (fault.point == MARK, row.strikes == "own") != (bool(fault.mark), bool(fault.name)):
+            raise ScenarioError(f"{place}: the point mark needs a mark, own_fault a name, and no others do")
         if fault.rescale_to > highest:
             raise ScenarioError(f"{place}: rescale_to {fault.rescale_to} > max_parallelism {highest}")
         if row.delay == "required" and not fault.delay:

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, Scenario, most_steps
+
+SECONDS: Final = 60.0
+"""The processor time of a scenario. Its median is 15 ms, and the slowest take a second."""
+
+MEMORY_MB: Final = 1024
+"""What a scenario may allocate beside what its process had allocated before."""
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What a scenario may use."""
+
+    seconds: float = SECONDS
+    memory_mb: int = MEMORY_MB
+
 
 STEPS_PER_RECORD: Final = 3
 """Poll at the source, deliver to the keyed operator, deliver to the sink."""

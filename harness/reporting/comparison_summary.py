@@ -4,6 +4,7 @@ The rules this module lives by:
 
 - Stdout has the tables, or with --json one document with fixed fields and the same numbers; the tables then
   go to stderr.
+- A system that received no kills has no verdict but for what failed without them.
 - "-" stands for what was not measured and for a property that was not asked there, in the document null or
   nothing.
 - A table is as wide as the terminal, and as wide as it needs where the output is no terminal.
@@ -25,11 +26,12 @@ from rich.text import Text
 from onceproof.harness.reporting.comparison import ComparedRun
 from onceproof.harness.reporting.run_summary import failure_lines
 from onceproof.harness.trials.examination import repeats
-from onceproof.reports.headline import conclude
+from onceproof.reports.headline import barely_tested, conclude
 from onceproof.reports.model import PropertyResult, Report, SystemResult
 from onceproof.reports.text import counted, duration, number, visible
 
 NOT_MEASURED: Final = "-"
+NO_VERDICT: Final = "no kills"
 TITLES: Final = (
     "scenarios",
     "kills",
@@ -117,7 +119,8 @@ def verdicts_table(report: Report) -> Table:
             next((result for result in family.properties if result.property == name), None)
             for family in report.families
         ]
-        table.add_row(Text(name), *map(_verdict, found))
+        kills = [row.kills for row in report.comparison]
+        table.add_row(Text(name), *map(_verdict, found, kills))
     return table
 
 
@@ -146,11 +149,12 @@ def _is_asked(result: PropertyResult) -> bool:
     return bool(result.passed or result.failed)
 
 
-def _verdict(result: PropertyResult | None) -> Text:
+def _verdict(result: PropertyResult | None, kills: int) -> Text:
     if result is None or not _is_asked(result):
         return Text(NOT_MEASURED)
     if not result.failed:
-        return Text(f"{result.passed:,} passed")
+        # A system that nothing has struck was not tested.
+        return Text(f"{result.passed:,} passed" if kills else NO_VERDICT)
     known = result.failed == result.known
     style, verdict = ("yellow", "known") if known else ("bold red", "FAILED")
     return Text(f"{result.failed:,} of {result.passed + result.failed:,} {verdict}", style=style)
@@ -172,7 +176,8 @@ def _end(report: Report, page: Path) -> Iterator[str]:
         yield "ended early; the results of the finished scenarios are kept"
     headline = conclude(report)
     yield from map(str, headline.notes)
-    yield f"{headline.word}. {headline.asked}"
+    barely = f" {headline.sentence}" if barely_tested(report) else ""
+    yield f"{headline.word}.{barely} {headline.asked}"
     if headline.thin:
         yield f"A sample: {'; '.join(headline.thin)}."
     facts = report.facts

@@ -1,6 +1,10 @@
 """Builds the report of a run: the model from which the page, report.json and JUnit XML are written.
 
-The rules this module lives by:
+A campaign is asked for a situation only if it is drawn often, and the family that shows it best is among its
+families: a job that has no transactions is never in one of theirs. A real process is killed where its steps
+allow, so only the simulation is asked.
+
+Rules:
 
 - This module judges nothing. The tally and the failures hold the verdicts; `reports.headline` concludes.
 - A run, a campaign and a night build the report with the same functions. Parts that only some of them have
@@ -13,6 +17,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +26,7 @@ import msgspec
 
 from onceproof.harness.checkers.coverage import CAMPAIGN, POINT_NEVER_PASSED, check_coverage
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
+from onceproof.harness.checkers.situations import RARE, SITUATIONS
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import (
     fault_text,
@@ -33,10 +39,11 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family_places import is_built_in, script_of
-from onceproof.harness.model.fault_kinds import POINTS
+from onceproof.harness.model.fault_kinds import MARK, POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
+from onceproof.harness.model.history import KILL
+from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.system import System, can_strike
-from onceproof.harness.reporting.situation_counts import situation_counts
 from onceproof.harness.reporting.teaching_scenario import teaching_example, trace_of
 from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.minimums import properties_asked
@@ -62,6 +69,7 @@ from onceproof.reports.model import (
     RefusedFamily,
     Report,
     Shrinking,
+    SituationCount,
     Sizes,
     Symptom,
 )
@@ -70,8 +78,37 @@ from onceproof.reports.summaries import distribution, row_differences
 from onceproof.reports.text import counted, duration
 
 if TYPE_CHECKING:
-    # This module imports pyspark, which only a campaign needs.
     from onceproof.harness.campaign.pipeline import CampaignResult
+
+
+def situation_counts(tally: Tally, system: System) -> tuple[SituationCount, ...]:
+    """Return each situation with its scenarios; none for a system whose checkpoints are not seen."""
+    if Capability.CHECKPOINTS_SEEN not in system.capabilities:
+        return ()
+    is_large = tally.scenarios >= CAMPAIGN and Capability.DETERMINISM in system.capabilities
+    totals = tally.situations()
+    counts = []
+    for situation in SITUATIONS:
+        scenarios = totals[situation.name]
+        asked = is_large and situation.drawn and situation.family in tally.families
+        # The first of those that were in it equally often.
+        most = max(tally.families, key=partial(_scenarios_of, tally, situation.name), default="")
+        counts.append(
+            SituationCount(
+                situation.name,
+                situation.purpose,
+                scenarios,
+                most if scenarios else situation.family,
+                required=asked,
+                rare=asked and 0 < scenarios * RARE < tally.scenarios,
+            )
+        )
+    return tuple(counts)
+
+
+def _scenarios_of(tally: Tally, situation: str, family: str) -> int:
+    return tally.families[family].situations[situation]
+
 
 SYSTEM: Final = "simulated"
 REPLAYED: Final = "records read again"
@@ -269,9 +306,9 @@ def coverage_of(tally: Tally, system: System = SIMULATED) -> Coverage:
     cells = tuple(
         CoverageCell(kind, point, tally.planned[f"{kind}/{point}"], tally.fired[f"{kind}/{point}"])
         for kind, row in FAULTS.items()
-        for point in row.points
+        for point in row.all_points
         if can_strike(system, kind, point)
-        and ((kind in JOB_FAULTS and sees_points) or tally.planned[f"{kind}/{point}"])
+        and ((kind in JOB_FAULTS and sees_points and point != MARK) or tally.planned[f"{kind}/{point}"])
     )
     return Coverage(cells=cells, points=POINTS, required=tally.scenarios >= CAMPAIGN)
 
@@ -406,6 +443,7 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
         seconds=round(family.milliseconds / 1000, 3),
         **_notes_of(family, is_built_in(result.family(name))),
         seeds=tuple(first_seeds(tally, name)),
+        hit=family.happened[KILL] if isinstance(result.family(name), ProgramFamily) else None,
         replay=replay_command(Path("SEED"), result.asked_for(name), result.system.name),
     )
 

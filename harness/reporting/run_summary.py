@@ -26,6 +26,7 @@ from onceproof.harness.trials.failures import FailureCase
 from onceproof.harness.trials.runner import RunResult
 from onceproof.reports.headline import (
     asked_counts,
+    barely_tested,
     conclude,
     missing_situations,
     never_fired,
@@ -43,7 +44,7 @@ EXIT_CODES: Final = {
     "known": PASSED,
     "failed": FAILED,
     "interrupted": INTERRUPTED,
-    # No scenario, or fewer than a night must have.
+    # No scenario, fewer than a night must have, or hardly a kill that hit.
     "empty": NOTHING_RAN,
 }
 
@@ -139,10 +140,12 @@ def summary_lines(
     yield from _refused_lines(report)
     headline = conclude(report)
     yield from map(str, headline.notes)
-    if report.failures:
+    yield from _hits(report)
+    if report.failures or barely_tested(report):
         yield f"{headline.word}. {headline.sentence}"
     if headline.asked:
-        yield headline.asked if report.failures else f"{headline.word}. {headline.asked}"
+        is_said = report.failures or barely_tested(report)
+        yield headline.asked if is_said else f"{headline.word}. {headline.asked}"
     if headline.thin:
         yield f"A sample: {'; '.join(headline.thin)}."
     workers = counted(result.workers, "worker")
@@ -155,6 +158,18 @@ def summary_lines(
     if cost := cost_text(tally):
         yield f"a scenario: {cost}"
     yield f"report: {page or 'none, because it cannot be written'}"
+
+
+def _hits(report: Report) -> Iterator[str]:
+    """Yield for each program how many of its planned faults struck, and how often a kill hit."""
+    cells = report.coverage.cells if report.coverage else ()
+    planned, fired = sum(cell.planned for cell in cells), sum(cell.fired for cell in cells)
+    programs = [each for each in report.families if each.hit is not None]
+    if programs:
+        yield f"faults: {fired:,} of {planned:,} planned struck"
+    for each in programs:
+        of = counted(each.scenarios, "scenario")
+        yield f"kills between the first row and the last of {each.family}: in {each.hit:,} of {of}"
 
 
 def exhausted_lines(result: RunResult) -> Iterator[str]:

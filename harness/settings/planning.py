@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from onceproof.harness.model.budget import MEMORY_MB, Budget
-from onceproof.harness.model.budget import SECONDS as SECONDS_OF_SCENARIO
 from onceproof.harness.model.family_places import (
     family_names,
     is_program,
@@ -25,6 +23,8 @@ from onceproof.harness.model.family_places import (
     system_of_program,
 )
 from onceproof.harness.model.seeds import WHOLE, Share
+from onceproof.harness.model.step_limits import MEMORY_MB, Budget
+from onceproof.harness.model.step_limits import SECONDS as SECONDS_OF_SCENARIO
 from onceproof.harness.model.system import reason_against
 from onceproof.harness.settings.project_settings import Settings
 from onceproof.harness.trials.run_plan import OUT, SEED, SYSTEM, RunPlan

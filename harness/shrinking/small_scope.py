@@ -16,9 +16,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from onceproof.harness.generation.drawn_faults import JobOutline
 from onceproof.harness.generation.fault_patterns import draw_faults
 from onceproof.harness.generation.generator import draw_priorities
-from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from zlib import crc32
 
 from onceproof.engine.connectors.buckets import BucketAssigner
-from onceproof.engine.connectors.part_transactions import parts_of
+from onceproof.engine.connectors.part_files import parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.sink import SupportsCommitter
 from onceproof.engine.connectors.sink_writer import (

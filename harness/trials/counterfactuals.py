@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 from onceproof.harness.checkers import CONTINUATIONS
 from onceproof.harness.checkers.checker import Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
-from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
+from onceproof.harness.explanation.cause import ConfirmedCause
 from onceproof.harness.explanation.edits import Edit, edits_of
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import address_of, split_address

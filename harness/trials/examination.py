@@ -27,7 +27,7 @@ from onceproof.harness.checkers import CONTINUATIONS
 from onceproof.harness.checkers.checker import RunForSignature, Signature
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.verdict import is_same_failure
-from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
+from onceproof.harness.explanation.cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import DecisionEffects, decisions_of, measure_decisions
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, options_of

@@ -32,7 +32,7 @@ from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.known_failures import KnownSignature, find_known
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import Verdict, what_is_wrong
-from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
+from onceproof.harness.explanation.cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import DecisionEffects
 from onceproof.harness.explanation.descriptions import explain_command, replay_command
 from onceproof.harness.explanation.explanation import Explanation, explain, explain_continuation

@@ -1,6 +1,6 @@
 """Mutant trials: which planted bugs the harness reaches and kills, after how many scenarios, and how small.
 
-The rules this module lives by:
+Rules:
 
 - A mutant is killed by a scenario that fails with it and passes without it. A scenario that fails in both
   cases shows a bug of the engine itself.
@@ -14,6 +14,9 @@ The rules this module lives by:
   processor time the run is stopped and counts as a failure. Time on the clock would count the work of other
   processes. Only a run that waits for ever is ended by the clock, after far longer.
 - A failure counts only if the same scenario fails again with the mutant: a loaded machine kills nothing.
+- A person reads what is left, so the figures are counts of what is read: records, faults, choices.
+- The median alone would hide the failures that stay large. Each of them is named, with its size, and with
+  whether the shrinker had the time to show that it needs each of its parts.
 """
 
 from __future__ import annotations
@@ -21,16 +24,18 @@ from __future__ import annotations
 import gc
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import get_context
+from statistics import median
 from time import perf_counter, process_time
 from types import FrameType
 from typing import Final
 
 import msgspec
 import msgspec.structs
+from msgspec import UNSET
 
 from onceproof.engine.errors import Ending
 from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
@@ -42,10 +47,58 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.model.seeds import numbered
-from onceproof.harness.shrinking.reductions import Size
+from onceproof.harness.shrinking.reductions import Size, draws_steps
+from onceproof.harness.shrinking.removals import is_large
 from onceproof.harness.shrinking.shrinker import MOST_RUNS, shrink
 from onceproof.harness.systems.simulation.simulated_system import record_preemptions
 from onceproof.harness.trials.trial import scenario_of, try_scenario
+from onceproof.reports.text import counted
+
+
+def shrunk_lines(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the medians over all failures that were shrunk, and a line for each that stays large."""
+    shrunk = [(result.id, each) for result in results if (each := result.killing) and each.size]
+    if not shrunk:
+        return
+
+    def middle(figure: Callable[[Killing], float]) -> float:
+        return median([figure(killing) for _, killing in shrunk])
+
+    yield (
+        f"shrunk to: median {middle(lambda each: _size(each).records):g} records,"
+        f" {middle(lambda each: _size(each).faults):g} faults,"
+        f" {middle(lambda each: _size(each).schedule):g} choices, in"
+        f" {middle(lambda each: each.shrink_cpu_seconds):.1f} s of processor time"
+    )
+    for name, killing in shrunk:
+        if is_large(_size(killing)) or not _is_listed(killing):
+            yield f"stays large: {name}: {_size_text(_size(killing))}; {_need_text(killing)}"
+
+
+def _is_listed(killing: Killing) -> bool:
+    """Return whether the small scenario lists the choices of its schedule."""
+    return killing.shrunk is None or not draws_steps(killing.shrunk.schedule)
+
+
+def _size(killing: Killing) -> Size:
+    assert killing.size is not None
+    return killing.size
+
+
+def _size_text(size: Size) -> str:
+    return (
+        f"{counted(size.records, 'record')}, {counted(size.faults, 'fault')},"
+        f" {counted(size.schedule, 'choice')}"
+    )
+
+
+def _need_text(killing: Killing) -> str:
+    if not _is_listed(killing):
+        return "its schedule draws each step"
+    if killing.shrunk is None or killing.shrunk.needed is UNSET:
+        return "not each was left out"
+    return "each is needed"
+
 
 SCENARIOS: Final = 2000
 """A mutant has so many scenarios to be killed in."""

@@ -32,11 +32,11 @@ from typing import IO, Final, Self
 import msgspec
 import psutil
 
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.seeds import WHOLE, Share
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.trials.supervision import Death, Lost, Watch
 
 BATCH: Final = 32

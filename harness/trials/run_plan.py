@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.seeds import WHOLE, Share
+from onceproof.harness.model.step_limits import Budget
 
 SEED: Final = 0
 SYSTEM: Final = "simulated"

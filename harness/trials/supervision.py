@@ -42,10 +42,10 @@ from onceproof.harness.checkers.no_error import NoError
 from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.verdict import Verdict
 from onceproof.harness.generation.generator import generator_version
-from onceproof.harness.model.budget import MEMORY_MB, Budget
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario, Schedule
+from onceproof.harness.model.step_limits import MEMORY_MB, Budget
 from onceproof.harness.systems.simulation.stopping import (
     COMPUTES,
     EXCEEDS,

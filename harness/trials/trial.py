@@ -30,8 +30,8 @@ from onceproof.harness.checkers.outcome import Outcome, outcome_of
 from onceproof.harness.checkers.tolerance import within_tolerance
 from onceproof.harness.checkers.verdict import Verdict, judge
 from onceproof.harness.explanation.descriptions import replay_command
+from onceproof.harness.generation.drawn_faults import writing_vertices
 from onceproof.harness.generation.generator import USUAL, Drawing, generate, generator_version
-from onceproof.harness.generation.job_outline import writing_vertices
 from onceproof.harness.generation.outside_faults import with_outside_faults
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.generation.server_faults import with_server_faults
@@ -211,11 +211,16 @@ def as_run(system: System, family: Family, scenario: Scenario) -> Scenario:
     What is drawn follows from the seed: doing it again changes nothing, nor does a scenario without a seed or
     of another generation, which was stored as it ran. The control run of a program comes before.
     """
-    learned(system, family, partial(scenario_of, family))
+    measured = learned(system, family, partial(scenario_of, family))
     if scenario.generator_version != generator_version(family):
         return prepared(system, scenario)
     if isinstance(family, ProgramFamily):
-        scenario = with_program_faults(family, scenario)
+        try:
+            scenario = with_program_faults(family, scenario, measured)
+        except Exception as error:
+            # How many rows are expected is asked of the user's oracle.
+            raise_as_family_error(family, error, f"seed {scenario.seed}")
+            raise
     elif Capability.SERVER_FAULTS in system.capabilities:
         scenario = with_server_faults(family, scenario)
         scenario = with_outside_faults(family, scenario, system.capabilities)

@@ -24,7 +24,7 @@ from onceproof.engine.windows.triggers import ProcessingTimeTrigger, TriggerResu
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._aggregations import Count
+from onceproof.scenarios._keyed_job import Count
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 

@@ -15,7 +15,7 @@ from onceproof.engine.types import Types
 from onceproof.engine.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import ProcessWindowFunction, WindowContext
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows
-from onceproof.scenarios._aggregations import Count
+from onceproof.scenarios._keyed_job import Count
 from onceproof.scenarios.nexmark import _events as nexmark
 from onceproof.scenarios.nexmark import _windows as windows
 

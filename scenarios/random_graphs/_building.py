@@ -24,7 +24,7 @@ from onceproof.engine.windows.assigners import (
 )
 from onceproof.engine.windows.triggers import EventTimeTrigger, PurgingTrigger
 from onceproof.scenarios._buffering import BufferingSink, SharingSink
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import LabelledSource
 from onceproof.scenarios._streams import StreamSource
 from onceproof.scenarios.random_graphs import _functions as plain
 from onceproof.scenarios.random_graphs import _keyed_functions as keyed

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._keyed_job import draw_keyed
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import LabelledSource, draw_keyed
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment

@@ -51,7 +51,7 @@ from onceproof.engine import (
     WatermarkStrategy,
 )
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import LabelledSource
 from onceproof.scenarios.textbook import _transfers_on_trial as transfers_on_trial
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
-from onceproof.engine.connectors.delivery_guarantee import DeliveryGuarantee
 from onceproof.engine.connectors.kafka.kafka_sink import KafkaSink
 from onceproof.engine.connectors.kafka.kafka_source import KafkaSource
 from onceproof.engine.connectors.kafka.offsets import KafkaOffsetsInitializer
-from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from onceproof.engine.connectors.kafka.record_schemas import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.sequence_source import NumberSequenceSource
+from onceproof.engine.connectors.sink import DeliveryGuarantee
 from onceproof.engine.extras import KAFKA, require
 from onceproof.engine.formats.message_schemas import SimpleStringSchema
 from onceproof.engine.functions import SinkFunction

@@ -28,7 +28,7 @@ from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStr
 from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import AllWindowFunction
 from onceproof.engine.windows.windows import TimeWindow
-from onceproof.scenarios._aggregations import Count
+from onceproof.scenarios._keyed_job import Count
 from tests.benchmarks.local import Count as EachCount
 from tests.benchmarks.peer_cases import BATCHES, COUNT, DISORDER_MS, PARTS, WINDOW_MS, WINDOWS
 from tests.benchmarks.peer_clock import Stopwatch

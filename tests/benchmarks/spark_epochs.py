@@ -34,9 +34,9 @@ from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.spark.epoch_size import EpochSize
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
+from onceproof.engine.runtime.spark.target import spark_storage
 from onceproof.engine.types import Types
-from onceproof.scenarios._aggregations import Count as CountInBundles
+from onceproof.scenarios._keyed_job import Count as CountInBundles
 from tests.benchmarks.local import PARALLELISM, Count, PoolSource
 
 BUFFER_RECORDS: Final = 1_000

@@ -35,7 +35,7 @@ from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.recovery import Recovered
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.spark.epoch_size import EpochSize
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
+from onceproof.engine.runtime.spark.target import spark_storage
 from onceproof.engine.runtime.spark_session import spark_session
 from onceproof.harness.reporting.report_builder import machine_text
 from tests.benchmarks.local import check_counts

@@ -32,7 +32,7 @@ from onceproof.engine.windows.assigners import TumblingEventTimeWindows
 from onceproof.engine.windows.window_functions import WindowFunction
 from onceproof.engine.windows.windows import TimeWindow
 from onceproof.harness.reporting.report_builder import machine_text
-from onceproof.scenarios._aggregations import Count
+from onceproof.scenarios._keyed_job import Count
 from tests.benchmarks.local import PARALLELISM, PoolReader, WrongCount, measure_job
 from tests.benchmarks.measurement import Measurement
 

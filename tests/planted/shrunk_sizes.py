@@ -16,8 +16,7 @@ from random import Random
 
 from onceproof.harness.shrinking.shrinker import MOST_RUNS
 from onceproof.harness.trials.failures import write_scenario
-from onceproof.harness.trials.mutant_trials import Result
-from onceproof.harness.trials.shrunk_sizes import shrunk_lines
+from onceproof.harness.trials.mutant_trials import Result, shrunk_lines
 from tests.planted.catalogue import built_in_mutants
 from tests.planted.kills import recorded_kills, tried_where_recorded
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from onceproof.reports.comparison_charts import Bar, bars_chart, comparison_charts, scale_of
+from onceproof.reports.charts import Bar, bars_chart, comparison_charts, scale_of
 from onceproof.reports.headline import conclude
 from onceproof.reports.junit import junit
 from onceproof.reports.render import render

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Declared
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.systems.simulation.simulated_lookup import FAILURES, SimulatedLookup
+from onceproof.harness.systems.simulation.simulated_io import FAILURES, SimulatedLookup
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.orders_with_lookup import CUSTOMERS, STRANGER, TRIES, expected
 

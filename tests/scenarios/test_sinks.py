@@ -21,7 +21,7 @@ from onceproof.harness.model.history import (
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.seeds import scenario_seed
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, TransactionError
 from onceproof.harness.systems.sinks import REACTIONS
 from onceproof.harness.trials.trial import check_family, try_scenario

@@ -10,7 +10,7 @@ import pytest
 from onceproof.harness.model.history import COMMIT_FAILED, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem, TransactionError
 from onceproof.harness.systems.simulation.neighbour import NEIGHBOUR, move_in
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog

@@ -16,7 +16,7 @@ from onceproof.engine.connectors.kafka.transactions import (
 )
 from onceproof.harness.model.history import TRANSACTION_VISIBLE, History
 from onceproof.harness.services.kafka_broker import KafkaBroker
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.kafka_transactions import ModelTransactions
 from tests.engine.connectors.kafka.topics import committed_rows, new_topic

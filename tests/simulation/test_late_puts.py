@@ -8,9 +8,8 @@ from onceproof.engine.runtime.storage import MissingFile
 from onceproof.harness.checkers.situations import situations_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.clock import Clock
-from onceproof.harness.systems.simulation.late_put_storage import (
+from onceproof.harness.systems.simulation.agenda import Agenda, Clock
+from onceproof.harness.systems.simulation.checkpoint_storages import (
     LatePutStorage,
     put_is_given_up,
     put_late,

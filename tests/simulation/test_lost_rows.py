@@ -9,7 +9,7 @@ from onceproof.engine.connectors.kafka.transactions import ProducerRecord
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import TASK_FAILED, History
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.kafka_transactions import ModelTransactions, RowLost
 from onceproof.harness.trials.trial import Trial, try_scenario

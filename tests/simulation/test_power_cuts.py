@@ -9,12 +9,10 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import KILLS
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.clock import Clock
-from onceproof.harness.systems.simulation.late_put_storage import storage_for
+from onceproof.harness.systems.simulation.agenda import Agenda, Clock
+from onceproof.harness.systems.simulation.checkpoint_storages import StorageOnDisk, storage_for
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
-from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 from onceproof.harness.trials.trial import try_scenario
 from tests.harness.systems.words import scenario_with
 from tests.planted.catalogue import find_mutant

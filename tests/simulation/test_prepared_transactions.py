@@ -10,11 +10,17 @@ import psycopg
 import pytest
 
 from onceproof.engine import JdbcConnectionOptions, PostgresSink
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
-from onceproof.engine.connectors.jdbc.transaction_names import SessionName, TransactionName
-from onceproof.engine.connectors.jdbc.two_phase_database import LedgerEntry, TwoPhaseDatabase, TwoPhaseSession
+from onceproof.engine.connectors.jdbc.two_phase_database import (
+    DatabaseUnavailable,
+    LedgerEntry,
+    RefusedByDatabase,
+    SessionName,
+    TransactionName,
+    TwoPhaseDatabase,
+    TwoPhaseSession,
+)
 from onceproof.harness.model.history import TRANSACTION_VISIBLE, History
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.prepared_transactions import PreparedTransactions
 

@@ -22,7 +22,7 @@ from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
 from onceproof.engine.messages import DECLINED_IN_BATCH, NotifyCheckpointAborted
 from onceproof.engine.runtime import job_driver, job_startup
-from onceproof.engine.runtime.job_claim import JobClaim
+from onceproof.engine.runtime.job_registry import JobClaim
 from onceproof.engine.runtime.recovery import discard_checkpoint
 from onceproof.engine.state.rocksdb.backend import RocksDBStateBackend
 from onceproof.engine.task import outputs
@@ -41,9 +41,8 @@ from onceproof.harness.model.mutants import Mutant, Reached, mutant, replaced
 from onceproof.harness.model.scenario import read_scenario
 from onceproof.harness.systems.simulation import actions, checkpoint_recorder, user_requests
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
-from onceproof.harness.systems.simulation.late_put_storage import LATE_DELETE
+from onceproof.harness.systems.simulation.checkpoint_storages import LATE_DELETE, StorageOnDisk
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
-from onceproof.harness.systems.simulation.storage_on_disk import StorageOnDisk
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
 from tests.planted.catalogue import find_mutant

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import CheckpointMode, Scenario
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun, recorded_run
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch, lost_files
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage

@@ -12,7 +12,7 @@ from onceproof.engine.connectors.s3_calls import s3_calls
 from onceproof.engine.object_calls import ObjectCalls, ObjectInTheWay, UploadMissing
 from onceproof.harness.model.history import History
 from onceproof.harness.services.object_store_server import BUCKET, ObjectStoreServer
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.simulated_object_store import (
     RequestLost,

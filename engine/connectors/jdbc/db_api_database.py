@@ -19,18 +19,17 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
-from onceproof.engine.connectors.jdbc.transaction_names import (
+from onceproof.engine.connectors.jdbc.two_phase_database import (
     PREFIX,
+    DatabaseUnavailable,
+    LedgerEntry,
+    RefusedByDatabase,
     SessionName,
     TransactionName,
-    transaction_name_of,
-)
-from onceproof.engine.connectors.jdbc.two_phase_database import (
-    LedgerEntry,
     TwoPhaseDatabase,
     TwoPhaseSession,
+    transaction_name_of,
 )
 
 FORMAT_ID: Final = 0x6F6E
@@ -79,7 +78,7 @@ class Driver:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Raise the driver's errors as those of `database_errors.py`, in one line."""
+        """Raise the driver's errors as those of `two_phase_database.py`, in one line."""
         try:
             yield
         except self._error as error:

@@ -25,17 +25,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, LostTransaction
-from onceproof.engine.connectors.jdbc.transaction_names import (
+from onceproof.engine.connectors.jdbc.two_phase_database import (
+    DatabaseUnavailable,
+    LedgerEntry,
+    LostTransaction,
     SessionName,
     TransactionName,
-    is_dead,
-    transaction_name_of,
-)
-from onceproof.engine.connectors.jdbc.two_phase_database import (
-    LedgerEntry,
     TwoPhaseDatabase,
     TwoPhaseSession,
+    is_dead,
+    transaction_name_of,
 )
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext

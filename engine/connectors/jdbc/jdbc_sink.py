@@ -13,11 +13,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from onceproof.engine.connectors.flushed_sink import FlushedSinkFunction
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable
 from onceproof.engine.connectors.jdbc.db_api_database import DbApiDatabase, Driver
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions, JdbcExecutionOptions
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable
+from onceproof.engine.connectors.sink import FlushedSinkFunction
 
 if TYPE_CHECKING:
     from onceproof.engine.types import TypeInformation

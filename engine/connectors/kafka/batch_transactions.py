@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.connectors.kafka.broker_transactions import FLUSH_TIMEOUT_S, REQUEST_TIMEOUT_S
 from onceproof.engine.connectors.kafka.kafka_errors import no_broker
-from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from onceproof.engine.connectors.kafka.record_schemas import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.kafka.row_producer import RowProducer
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
 from onceproof.engine.connectors.write_ahead import (

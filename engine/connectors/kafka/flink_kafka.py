@@ -11,14 +11,14 @@ from enum import Enum
 from typing import Any, Self
 from warnings import warn
 
-from onceproof.engine.connectors.delivery_guarantee import DeliveryGuarantee
 from onceproof.engine.connectors.kafka.kafka_sink import KafkaSink
 from onceproof.engine.connectors.kafka.kafka_source import KafkaSource
 from onceproof.engine.connectors.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
 )
-from onceproof.engine.connectors.kafka.record_serializer import SchemaSerializer
+from onceproof.engine.connectors.kafka.record_schemas import SchemaSerializer
+from onceproof.engine.connectors.sink import DeliveryGuarantee
 from onceproof.engine.formats.message_schemas import DeserializationSchema, SerializationSchema
 from onceproof.engine.types import TypeInformation
 

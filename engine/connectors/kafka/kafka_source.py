@@ -37,7 +37,7 @@ from onceproof.engine.connectors.kafka.partition_reader import (
     client_properties,
     make_consumer,
 )
-from onceproof.engine.connectors.kafka.record_deserializer import KafkaRecordDeserializationSchema
+from onceproof.engine.connectors.kafka.record_schemas import KafkaRecordDeserializationSchema
 from onceproof.engine.connectors.kafka.topic_ids import TopicWatch, release, shared_ids
 from onceproof.engine.connectors.source import Source, SourceIdentity
 from onceproof.engine.extras import KAFKA, require

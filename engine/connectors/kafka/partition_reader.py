@@ -29,7 +29,7 @@ from onceproof.engine.connectors.kafka.kafka_errors import (
     refused_property,
 )
 from onceproof.engine.connectors.kafka.offsets import KafkaTopicPartition
-from onceproof.engine.connectors.kafka.record_deserializer import (
+from onceproof.engine.connectors.kafka.record_schemas import (
     ConsumerRecord,
     KafkaRecordDeserializationSchema,
 )

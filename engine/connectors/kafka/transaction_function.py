@@ -5,7 +5,7 @@ The rules this module lives by, beside those of `two_phase.py`:
 - A transaction begins at the broker with its first row, so an idle subtask costs the broker nothing. Behind
   a transaction with rows the next one begins at once, because rows are expected and beginning takes time.
 - Snapshot n flushes the rows, and the checkpoint lists (transactional id, producer id, epoch). Then the
-  producer is dropped: its id is never written with again (`transactional_ids.py`).
+  producer is dropped: its id is never written with again (`transactions.py`).
 - A commit asks the broker what became of the transaction. Everything but "committed" means that rows of a
   completed checkpoint can never become visible: the error says which, and the job ends. It is never taken for
   an earlier success, because the broker answers a repeated commit as the first one.
@@ -23,11 +23,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from onceproof.engine.connectors.kafka.kafka_errors import TransactionLost
-from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
-from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
+from onceproof.engine.connectors.kafka.record_schemas import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.kafka.transactions import (
     CommitAnswer,
     ProducerRecord,
+    TransactionalId,
     TransactionalProducer,
     TransactionHandle,
     Transactions,

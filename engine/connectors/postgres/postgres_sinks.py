@@ -19,21 +19,27 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.connectors.idempotent import BUFFERED_KEYS, UpsertSinkFunction
-from onceproof.engine.connectors.jdbc.database_errors import (
-    DatabaseUnavailable,
-    LostTransaction,
-    RefusedByDatabase,
-)
 from onceproof.engine.connectors.jdbc.exactly_once_function import (
     BATCH_ROWS,
     LEDGER_RETENTION_MS,
     ExactlyOnceFunction,
 )
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
-from onceproof.engine.connectors.jdbc.transaction_names import PREFIX, SessionName, is_dead
-from onceproof.engine.connectors.jdbc.two_phase_database import LedgerEntry
-from onceproof.engine.connectors.postgres.postgres_ledger import LEDGER, PostgresLedger
-from onceproof.engine.connectors.postgres.postgres_sessions import PostgresDatabase, PostgresSession
+from onceproof.engine.connectors.jdbc.two_phase_database import (
+    PREFIX,
+    DatabaseUnavailable,
+    LedgerEntry,
+    LostTransaction,
+    RefusedByDatabase,
+    SessionName,
+    is_dead,
+)
+from onceproof.engine.connectors.postgres.postgres_sessions import (
+    LEDGER,
+    PostgresDatabase,
+    PostgresLedger,
+    PostgresSession,
+)
 from onceproof.engine.connectors.postgres.postgres_table import (
     PostgresTable,
     beside_parameters,

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from onceproof.engine.connectors.jdbc.database_errors import RefusedByDatabase
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
+from onceproof.engine.connectors.jdbc.two_phase_database import RefusedByDatabase
 from onceproof.engine.connectors.postgres.page_fetcher import Page, PageFetcher, Query
 from onceproof.engine.connectors.postgres.postgres_table import PostgresTable, beside_parameters, quoted_name
 from onceproof.engine.connectors.postgres.table_guard import (

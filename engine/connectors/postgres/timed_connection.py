@@ -22,8 +22,8 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable, RefusedByDatabase
 
 LOCK_TIMEOUT_MS: Final = 5000
 _LONGEST_MESSAGE: Final = 600
@@ -107,7 +107,7 @@ def connect(options: JdbcConnectionOptions, what: str, application_name: str = "
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise the errors of psycopg as those of `database_errors.py`, in one line that begins with ``what``."""
+    """Raise psycopg's errors as those of `two_phase_database.py`, in one line that begins with ``what``."""
     try:
         yield
     except psycopg.Error as error:

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from onceproof.engine.runtime.monitor.job_view import JobView, VertexView
-from onceproof.engine.runtime.monitor.rates import Rates
+from onceproof.engine.runtime.monitor.task_readings import Rates
 
 MOST_POINTS: Final = 240
 

@@ -165,7 +165,7 @@ class CheckpointsView(Struct, frozen=True):
     latest_failed: CheckpointView | None
     latest_restored: RestoredView | None
     growing: tuple[GrowingState, ...] = ()
-    """The states that only grow, see state_growth.py."""
+    """The states that only grow, see checkpoint_statistics.py."""
 
 
 class AttemptView(Struct, frozen=True):

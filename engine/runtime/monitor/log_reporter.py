@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from onceproof.engine.runtime.monitor.job_view import JobView
-from onceproof.engine.runtime.monitor.rates import Rates
+from onceproof.engine.runtime.monitor.task_readings import Rates
 
 _logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from onceproof.engine.metrics import MetricReading
 from onceproof.engine.runtime.monitor.job_view import CheckpointView, JobView, SubtaskReading, VertexView
-from onceproof.engine.runtime.monitor.rates import Rates
+from onceproof.engine.runtime.monitor.task_readings import Rates
 
 JOB: Final = "jobmanager_job"
 TASK: Final = "taskmanager_job_task"

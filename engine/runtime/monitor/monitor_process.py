@@ -28,15 +28,13 @@ from typing import Final
 
 from onceproof.engine.configuration.monitor_options import PROMETHEUS
 from onceproof.engine.runtime.job_requests import JobRequest
-from onceproof.engine.runtime.monitor.bounded_server import LOOK_SECONDS, BoundedServer
-from onceproof.engine.runtime.monitor.http_answers import Gate
+from onceproof.engine.runtime.monitor.bounded_server import LOOK_SECONDS, BoundedServer, Gate
 from onceproof.engine.runtime.monitor.job_view import JobView
 from onceproof.engine.runtime.monitor.monitor_messages import Answered, Asked, Setup, encoded, to_monitor
 from onceproof.engine.runtime.monitor.open_telemetry import OpenTelemetryReporter
 from onceproof.engine.runtime.monitor.prometheus_text import PrometheusPage
 from onceproof.engine.runtime.monitor.rest_api import JobBoard, RestApi
-from onceproof.engine.runtime.workers.lifeline import process_descriptor
-from onceproof.engine.runtime.workers.link import MESSAGE, frame, read_frame
+from onceproof.engine.runtime.workers.link import MESSAGE, frame, process_descriptor, read_frame
 
 PAGE: Final = "job_page.html"
 NICENESS: Final = 5

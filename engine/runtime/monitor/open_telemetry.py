@@ -15,11 +15,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from onceproof.engine.runtime.monitor.http_answers import Refused
+from onceproof.engine.runtime.monitor.bounded_server import Refused
 from onceproof.engine.runtime.monitor.job_view import JobView
 from onceproof.engine.runtime.monitor.metric_names import NamedMetric, all_metrics
 from onceproof.engine.runtime.monitor.prometheus_text import labels_of
-from onceproof.engine.runtime.monitor.rates import Rates
+from onceproof.engine.runtime.monitor.task_readings import Rates
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from socket import gethostname
 from typing import TYPE_CHECKING, Final
 
-from onceproof.engine.runtime.monitor.http_answers import Answer, Gate, Refused, Request
+from onceproof.engine.runtime.monitor.bounded_server import Answer, Gate, Refused, Request
 from onceproof.engine.runtime.monitor.job_view import JobView
 from onceproof.engine.runtime.monitor.metric_names import JOB, NamedMetric, all_metrics
-from onceproof.engine.runtime.monitor.rates import Rates
+from onceproof.engine.runtime.monitor.task_readings import Rates
 
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily

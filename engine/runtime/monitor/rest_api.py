@@ -23,12 +23,12 @@ import msgspec
 from onceproof.engine.runtime.job_requests import JobRequest, RequestKind
 from onceproof.engine.runtime.monitor import checkpoint_shapes
 from onceproof.engine.runtime.monitor import rest_shapes as shapes
-from onceproof.engine.runtime.monitor.http_answers import Answer, Gate, Refused, Request, json_answer
+from onceproof.engine.runtime.monitor.bounded_server import Answer, Gate, Refused, Request, json_answer
 from onceproof.engine.runtime.monitor.job_history import JobHistory
 from onceproof.engine.runtime.monitor.job_view import CheckpointView, JobView, VertexView
 from onceproof.engine.runtime.monitor.metric_names import NamedMetric, job_metrics, vertex_metrics
 from onceproof.engine.runtime.monitor.monitor_messages import Answered
-from onceproof.engine.runtime.monitor.rates import Rates
+from onceproof.engine.runtime.monitor.task_readings import Rates
 
 ID_DIGITS: Final = 32
 MOST_OPERATIONS: Final = 100

@@ -14,7 +14,7 @@ from onceproof.engine.runtime.monitor.job_view import (
     SubtaskReading,
     VertexView,
 )
-from onceproof.engine.runtime.monitor.rates import Rates
+from onceproof.engine.runtime.monitor.task_readings import Rates
 
 NO_TIME: Final = -1
 MILLIS: Final = 1000

@@ -24,6 +24,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 from pyspark import Broadcast, SparkContext
 
+from onceproof.engine.checkpoint.completed_store import JobOutcome
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -35,7 +36,6 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.errors import Ending
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of

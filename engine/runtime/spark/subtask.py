@@ -48,10 +48,8 @@ from onceproof.engine.runtime.execution import failure_of
 from onceproof.engine.runtime.job_startup import with_full_path
 from onceproof.engine.runtime.recovery import metadata_path
 from onceproof.engine.runtime.spark.epoch import ChannelEnd, Deployment, Epoch, Report
-from onceproof.engine.runtime.spark.epoch_meter import EpochMeter
-from onceproof.engine.runtime.spark.epoch_size import WHOLE, rest_ms
+from onceproof.engine.runtime.spark.epoch_size import WHOLE, EpochMeter, ReadSize, rest_ms
 from onceproof.engine.runtime.spark.epoch_time import pack_time, unpack_time
-from onceproof.engine.runtime.spark.read_size import ReadSize
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Place
 from onceproof.engine.runtime.storage import MissingFile
 from onceproof.engine.state.file_envelope import DamagedFile

@@ -1,6 +1,6 @@
 """Starts a job on Spark: that of this process, that of spark-submit, or a new one.
 
-The rules this module lives by:
+Rules:
 
 - A Spark that is started for a job is stopped with it. An existing one is used as it is, and stays.
 - Functions are pickled by name, so workers need the modules beside the program. They travel with the job
@@ -20,18 +20,47 @@ from pyspark.sql import SparkSession
 
 from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.configuration import Configuration
-from onceproof.engine.graph import JobGraph
+from onceproof.engine.graph import InvalidJob, JobGraph
+from onceproof.engine.locations import scheme_of
 from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime.job_clients import FinishedJob, RunningJob
 from onceproof.engine.runtime.job_identity import registered
 from onceproof.engine.runtime.job_result import JobExecutionResult
-from onceproof.engine.runtime.job_startup import recover_job
+from onceproof.engine.runtime.job_startup import open_job_storage, recover_job
+from onceproof.engine.runtime.job_warnings import lossy_sources
+from onceproof.engine.runtime.mounted_storage import MountedStorage
+from onceproof.engine.runtime.remote_storage import OF_ONE_PROCESS
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.spark.epoch import Recipe
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
-from onceproof.engine.runtime.spark_options import spark_options
 from onceproof.engine.runtime.spark_session import obtained_context
+from onceproof.engine.runtime.spark_settings import spark_options
+
+
+def spark_storage(graph: JobGraph) -> MountedStorage:
+    """Return the storage of the job's checkpoints.
+
+    Raises InvalidJob if the job takes no checkpoints, stores them where workers cannot read them, or has a
+    source whose reader would have to outlive an epoch.
+    """
+    if not graph.settings.enabled:
+        raise InvalidJob(
+            f"job {graph.name!r} takes no checkpoints, and on Spark work is cut by them:"
+            " set execution.checkpointing.interval or execution.checkpointing.interval-records"
+        )
+    lossy = lossy_sources(graph)
+    if lossy:
+        raise InvalidJob(
+            f"source {lossy[0]!r} of job {graph.name!r} cannot be replayed, and on Spark each epoch opens its"
+            " readers anew: run the job on the local runtime, or write the stream to files and read those"
+        )
+    storage = open_job_storage(graph)
+    if not storage.root or scheme_of(storage.root) in OF_ONE_PROCESS:
+        raise InvalidJob(
+            f"job {graph.name!r} keeps its checkpoints in memory, which workers on Spark do not share:"
+            " set execution.checkpointing.dir to a folder that all machines share"
+        )
+    return storage
 
 
 def execute_on_target(graph: JobGraph, configuration: Configuration) -> JobExecutionResult:

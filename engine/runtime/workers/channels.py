@@ -1,13 +1,13 @@
 """Channels between tasks in two processes.
 
-The rules this module lives by:
+Rules:
 
 - The sender's task fills a queue as it does in one process, and the receiver's task reads its own. The
   drivers move elements from the one to the other.
 - The receiver has a window. The sender sends no more than the window has room for, and the receiver reports
   what its task has processed (Flink: credit-based flow control). So no channel fills the connection that it
   shares with others, and memory is bounded: a window at the receiver, a full queue at the sender.
-- The window of a slow task is what it works off in a part of the buffer timeout (turn_length.py); a longer
+- The window of a slow task is what it works off in a part of the buffer timeout (task_turns.py); a longer
   buffer is cut.
 - Barriers take no room. A barrier that overtakes goes ahead of the records at the sender, whose task stores
   them; at the receiver it is announced ahead of the records there, and the receiver's task stores those.
@@ -18,15 +18,76 @@ The rules this module lives by:
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
+from onceproof.engine.configuration import CheckpointSettings
 from onceproof.engine.configuration.alignment import AlignmentKind
 from onceproof.engine.elements import BarrierAnnouncement, CancelCheckpointMarker, CheckpointBarrier, Element
-from onceproof.engine.runtime.turn_length import Pace
+from onceproof.engine.runtime.task_turns import Pace, Schedule
 from onceproof.engine.runtime.workers.link import CREDIT, ELEMENT, Link
+from onceproof.engine.runtime.workers.subtasks import Subtasks
 from onceproof.engine.task.outputs import Queue, ahead_of_all
 from onceproof.engine.task.task_counters import TaskCounters
 from onceproof.engine.types import exchange
+
+
+class WorkerChannels:
+    """Moves elements between the queues of the tasks and the connections to other workers."""
+
+    def __init__(self, settings: CheckpointSettings, peers: Mapping[int, Link], schedule: Schedule) -> None:
+        self._window = settings.buffer_records * settings.channel_buffers
+        self._begins_slow = settings.buffer_timeout_ms == 0
+        self._peers = peers
+        self._schedule = schedule
+        self._outgoing: dict[int, OutgoingChannel] = {}
+        self._incoming: dict[int, IncomingChannel] = {}
+
+    def connect(self, built: Subtasks) -> None:
+        """Connect the channels of the tasks of an attempt, and arrange their turns."""
+        schedule, tasks, window = self._schedule, built.tasks, self._window
+        schedule.change()
+        for leaving in built.leaving:
+            channel = self._outgoing[leaving.number] = OutgoingChannel(
+                leaving.number,
+                leaving.queue,
+                self._peers[leaving.worker],
+                window,
+                is_slow=self._begins_slow,
+                counters=tasks[leaving.sender].counters,
+            )
+            schedule.read_elsewhere(leaving.queue, channel)
+        schedule.round(tasks)
+        for arriving in built.arriving:
+            self._incoming[arriving.number] = IncomingChannel(
+                arriving.number,
+                arriving.queue,
+                self._peers[arriving.worker],
+                window,
+                schedule.pace_of(arriving.reader),
+                tasks[arriving.reader].counters,
+            )
+
+    def receive(self) -> bool:
+        """Take what has arrived from other workers; return whether there was something."""
+        progress = False
+        for peer in self._peers.values():
+            for kind, number, content in peer.receive():
+                if kind == ELEMENT:
+                    self._incoming[number].take(content)
+                else:
+                    self._outgoing[number].credit(content)
+                progress = True
+        return progress
+
+    def transfer(self) -> None:
+        """Write what the tasks have sent and what they have processed."""
+        for outgoing in self._outgoing.values():
+            if outgoing.queue:
+                outgoing.transfer()
+        for incoming in self._incoming.values():
+            incoming.report()
+
 
 _CREDIT: Final = struct.Struct("<QQ?")
 REPORTED_SHARE: Final = 4

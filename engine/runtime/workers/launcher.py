@@ -6,7 +6,7 @@ The rules this module lives by:
   nothing but fork. So a worker begins with the job's description and with nothing that an earlier attempt has
   left.
 - No process of a job outlives the coordinator. Each holds one end of a pair of sockets whose other end only
-  the coordinator has; when that closes, the process ends (lifeline.py).
+  the coordinator has; when that closes, the process ends (link.py).
 - A fork of the coordinator or of a worker closes its copies of all these ends before it runs anything else.
 - Ctrl-C reaches every process of a terminal. Launcher and workers ignore it: the coordinator ends them in
   order.
@@ -25,7 +25,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from onceproof.engine.forked_children import close_in_children
-from onceproof.engine.runtime.workers.lifeline import process_descriptor
+from onceproof.engine.runtime.workers.link import process_descriptor
 
 
 class Ends(NamedTuple):

@@ -38,19 +38,13 @@ from onceproof.engine.protocol_points import Probe, no_probe
 from onceproof.engine.runtime import local
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, Clocks
 from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.runtime.job_warnings import slowest_of
 from onceproof.engine.runtime.local import LocalExecution
 from onceproof.engine.runtime.monitor.job_view import TaskReport
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import Recovered
-from onceproof.engine.runtime.slow_checkpoints import slowest_of
 from onceproof.engine.runtime.workers.launcher import Ends, Launcher, WorkerProcess, release
-from onceproof.engine.runtime.workers.lifeline import kill_process
-from onceproof.engine.runtime.workers.link import MESSAGE, Link, frame
-from onceproof.engine.runtime.workers.placement import (
-    refuse_what_needs_one_process,
-    worker_of,
-    workers_of,
-)
+from onceproof.engine.runtime.workers.link import MESSAGE, Link, frame, kill_process
 from onceproof.engine.runtime.workers.protocol import (
     CheckpointDelayed,
     DeployTasks,
@@ -59,6 +53,9 @@ from onceproof.engine.runtime.workers.protocol import (
     Progress,
     ReadOn,
     WorkerEnded,
+    refuse_what_needs_one_process,
+    worker_of,
+    workers_of,
 )
 from onceproof.engine.runtime.workers.worker_tasks import Worker, live
 from onceproof.engine.types import exchange

@@ -43,7 +43,7 @@ from onceproof.engine.messages import (
 )
 from onceproof.engine.metrics import MetricRegistry
 from onceproof.engine.protocol_points import Probe, no_probe
-from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Work
+from onceproof.engine.runtime.checkpoint_writer import CheckpointWriter, Work, snapshot_work
 from onceproof.engine.runtime.clocks import SYSTEM_CLOCKS, WALL_CLOCK_TOLERANCE_MS, Clocks
 from onceproof.engine.runtime.deletion import delete_if_possible
 from onceproof.engine.runtime.execution import failure_of, task_delay
@@ -52,12 +52,10 @@ from onceproof.engine.runtime.monitor.job_view import TaskReport
 from onceproof.engine.runtime.monitor.task_readings import read_tasks
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.request_loop import EventLoopRequests
-from onceproof.engine.runtime.snapshot_work import snapshot_work
 from onceproof.engine.runtime.task_turns import Schedule
+from onceproof.engine.runtime.workers.channels import WorkerChannels
 from onceproof.engine.runtime.workers.launcher import Ends
-from onceproof.engine.runtime.workers.lifeline import end_daemonic_children, keep_alive
-from onceproof.engine.runtime.workers.link import MESSAGE, Link
-from onceproof.engine.runtime.workers.placement import worker_of
+from onceproof.engine.runtime.workers.link import MESSAGE, Link, end_daemonic_children, keep_alive
 from onceproof.engine.runtime.workers.protocol import (
     CheckpointDelayed,
     DeployTasks,
@@ -66,10 +64,9 @@ from onceproof.engine.runtime.workers.protocol import (
     Progress,
     ReadOn,
     WorkerEnded,
+    worker_of,
 )
-from onceproof.engine.runtime.workers.restores import read_restores
-from onceproof.engine.runtime.workers.subtasks import build_subtasks
-from onceproof.engine.runtime.workers.worker_channels import WorkerChannels
+from onceproof.engine.runtime.workers.subtasks import build_subtasks, read_restores
 from onceproof.engine.task.events import (
     CANCEL,
     WALL_CLOCK_ADVANCED,

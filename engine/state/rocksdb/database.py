@@ -37,10 +37,8 @@ from rocksdict import (
 
 from onceproof.engine.configuration.backend_options import UNIVERSAL
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.file_envelope import StateError
-from onceproof.engine.state.file_names import is_database_file
-from onceproof.engine.state.rocksdb.forks import note_opened
-from onceproof.engine.state.rocksdb.working_folders import Folder, WorkingFolders
+from onceproof.engine.state.file_envelope import StateError, is_database_file
+from onceproof.engine.state.rocksdb.working_folders import Folder, WorkingFolders, note_opened
 
 BATCH: Final = 1000
 """The number of writes in a batch."""

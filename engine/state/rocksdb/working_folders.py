@@ -1,5 +1,8 @@
 """The folders in which the databases of a process lie.
 
+RocksDB has threads of its own, which write in the background for all databases of a process. They do not
+survive a fork: a database that the child opens would wait for them for ever.
+
 Rules:
 
 - They are below a folder that the process has locked. A killed process leaves its folders; the next process
@@ -17,6 +20,19 @@ from typing import Final
 
 from onceproof.engine.file_locks import release_lock
 from onceproof.engine.temporary_folders import MARK, mark_as_owned, remove_abandoned
+
+_opened_in: Final[set[int]] = set()
+
+
+def note_opened() -> None:
+    """Note that this process opens a database."""
+    _opened_in.add(os.getpid())
+
+
+def has_opened() -> bool:
+    """Return whether this process, or one that it is a fork of, has opened a database."""
+    return bool(_opened_in)
+
 
 PREFIX: Final = "onceproof-rocksdb-"
 

@@ -29,7 +29,8 @@ from urllib.request import url2pathname
 import psutil
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, FlinkJob, filled
+from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, filled
+from onceproof.harness.model.program_processes import FlinkJob
 from onceproof.harness.systems.flink.cluster import FlinkAway, FlinkRefuses
 from onceproof.harness.systems.flink.files import METADATA, read_metadata
 from onceproof.harness.systems.flink.home import SQL_JAR, FlinkHome, home_of_jobs
@@ -212,6 +213,10 @@ class JobProcess:
         self._cluster.kill_job_manager()
         self._find_newest()
         self._has_lost_master = True
+        return True
+
+    def has_part(self, pattern: str) -> bool:
+        """Return whether the cluster has a process of a kind, or is going to."""
         return True
 
     def discard(self) -> None:

@@ -20,8 +20,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink_function import FileSinkFunction
-from onceproof.engine.connectors.part_files import OutputFileConfig
-from onceproof.engine.connectors.part_transactions import Transaction
+from onceproof.engine.connectors.part_files import OutputFileConfig, Transaction
 from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory

@@ -30,10 +30,9 @@ from onceproof.engine.connectors.kafka import wire_protocol as wire
 from onceproof.engine.connectors.kafka.broker_transactions import BrokerTransactions
 from onceproof.engine.connectors.kafka.kafka_source import KafkaSource, split_of
 from onceproof.engine.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
-from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from onceproof.engine.connectors.kafka.record_schemas import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
-from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
-from onceproof.engine.connectors.kafka.transactions import ProducerRecord
+from onceproof.engine.connectors.kafka.transactions import ProducerRecord, TransactionalId
 from onceproof.engine.connectors.kafka.wire_protocol import Address, BrokerConnection
 from onceproof.engine.elements import Record
 from onceproof.engine.formats.message_schemas import DeserializationSchema

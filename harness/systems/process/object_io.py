@@ -33,9 +33,8 @@ from onceproof.engine.api.data_types import DataTypes
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink_function import PartWriter
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
-from onceproof.engine.connectors.part_files import Mark, OutputFileConfig
+from onceproof.engine.connectors.part_files import Mark, OutputFileConfig, Transaction
 from onceproof.engine.connectors.part_objects import mark_of_object, object_name
-from onceproof.engine.connectors.part_transactions import Transaction
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.s3_calls import s3_calls
 from onceproof.engine.formats.bulk_writers import BulkWriterFactory

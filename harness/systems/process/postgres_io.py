@@ -32,9 +32,13 @@ from psycopg import sql
 
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
 from onceproof.engine.connectors.jdbc.jdbc_options import JdbcConnectionOptions
-from onceproof.engine.connectors.jdbc.transaction_names import PREFIX, transaction_name_of
-from onceproof.engine.connectors.postgres.postgres_ledger import COLUMNS, LEDGER, PostgresLedger
-from onceproof.engine.connectors.postgres.postgres_sessions import PostgresDatabase
+from onceproof.engine.connectors.jdbc.two_phase_database import PREFIX, transaction_name_of
+from onceproof.engine.connectors.postgres.postgres_sessions import (
+    COLUMNS,
+    LEDGER,
+    PostgresDatabase,
+    PostgresLedger,
+)
 from onceproof.engine.connectors.postgres.postgres_sinks import USE, PostgresUpsertFunction
 from onceproof.engine.connectors.postgres.postgres_table import PostgresTable
 from onceproof.engine.connectors.postgres.timed_connection import TimedConnection, connect, translated

@@ -86,6 +86,10 @@ class ProgramEnds:
     """By placeholder, what it stands for in this trial."""
     environment: Mapping[str, str]
     """The variables by which the program reaches servers."""
+    broker: str = ""
+    """HOST:PORT of the broker, past the proxy of the program; "" without one."""
+    topics: tuple[str, ...] = ()
+    """Those of outputs."""
 
 
 @dataclass(slots=True)
@@ -174,6 +178,10 @@ class ProgramServers:
                 servers.struck,
                 servers.values,
                 servers.environment,
+                servers.direct.get(KAFKA, ""),
+                tuple(
+                    [servers.topics[_place("output", each)] for each in file.outputs if each.kind == KAFKA]
+                ),
             )
 
     def _reach(

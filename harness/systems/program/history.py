@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from onceproof.harness.model.fault_kinds import Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import LOOK, History, Recovery, Row, Stand
 from onceproof.harness.model.run_record import RunRecord
@@ -72,10 +71,10 @@ class ProgramHistory:
         step = self._next_step()
         self.history.task_failed(step, PROCESS, str(self.starts), cause, injected=self.was_struck)
 
-    def passed(self, point: Point, times: int) -> None:
-        """Count passes of a point."""
+    def passed(self, name: str, times: int) -> None:
+        """Count passes of a point or mark."""
         points = self.history.statistics.points
-        points[point] = points.get(point, 0) + times
+        points[name] = points.get(name, 0) + times
 
     def looked(self, rows: Sequence[Row], stand: StandOf | None = None) -> Counter[Row] | None:
         """Add what a look at the output has found; return the new rows, None if nothing has changed.
@@ -114,12 +113,13 @@ class ProgramHistory:
     def fault_fired(self, fault: Fault, task: str, given: int) -> None:
         """Add a strike, when so many records had been given."""
         step, statistics = self._next_step(), self.history.statistics
+        point = fault.mark or fault.point
         self.history.fault_fired(
-            step, fault.kind, fault.point, task, fault.means, outside=True, server=fault.server
+            step, fault.kind, point, task, fault.means, outside=True, server=fault.server
         )
         statistics.count_strike(fault.kind, fault.point, fault.means)
         if FAULTS[fault.kind].is_kill:
-            recovery = Recovery(fault.kind, fault.point, task, self.parallelism, given)
+            recovery = Recovery(fault.kind, point, task, self.parallelism, given)
             statistics.recoveries.append(recovery)
             self._recovering.append((recovery, time.monotonic()))
         if FAULTS[fault.kind].is_kill and task == ANY_TASK:
@@ -141,6 +141,10 @@ class ProgramHistory:
     def failed(self, cause: str) -> None:
         """Add that the program has failed for good."""
         self.history.job_failed(self._step, cause)
+
+    def part_dead(self, part: str) -> None:
+        """Add that a part was killed alone and does not run again."""
+        self.history.part_dead(self._next_step(), part)
 
     def out_of_time(self) -> None:
         """Add that the trial has lasted too long."""

@@ -87,7 +87,7 @@ class Pace:
     def ready(self) -> None:
         """Note that it is ready for records."""
         self.changed = time.monotonic()
-        if self.file.program.ready:
+        if self.file.ready:
             self._origin, self._origin_work = self.changed, self.ask_work()
 
     def give(self) -> None:
@@ -119,7 +119,7 @@ class Pace:
 
     def spend(self, is_ready: bool, is_all_given: bool) -> None:
         """Count the time since the last call for the phase in which the run is."""
-        is_up = is_ready and (bool(self.file.program.ready) or self._first_row_seconds is not None)
+        is_up = is_ready and (bool(self.file.ready) or self._first_row_seconds is not None)
         phase = "start" if not is_up else "wait" if is_all_given else "feed"
         now = time.monotonic()
         self.phase_seconds[phase] += now - self._spent_at

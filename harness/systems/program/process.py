@@ -1,9 +1,11 @@
-"""The processes of a program on trial: started in a session of their own, killed, stopped and let run on.
+"""The processes of a program on trial: started in sessions of their own, killed, stopped and let run on.
 
-The rules this module lives by:
+Rules:
 
-- All that a program starts stays in its session, unless it leaves it on purpose. A kill is a SIGKILL to all
+- All that a process starts stays in its session, unless it leaves it on purpose. A kill is a SIGKILL to all
   of it, and counts as done when nothing of it lives.
+- A program is one process, which is started again as a whole, or several that its file lists. Each of
+  these is restarted by itself, as a supervisor would, unless its file says never.
 - What it prints goes into a file, both streams together, in which marks are looked for; its standard output
   stands alone where it carries rows.
 """
@@ -14,17 +16,24 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeAlias
 
 import psutil
 
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.program_processes import Process
+from onceproof.harness.model.scenario import ANY_TASK, Fault
 from onceproof.harness.services.service import die_with_parent
+from onceproof.harness.systems.flink.jobs import JobProcess
 from onceproof.harness.systems.process.process_table import command_of, end_session, session_members
 
+_SECONDS_BEFORE_RESTART: Final = 0.1
+"""After a process has ended by itself, while others live."""
 _STACK_LINE: Final = re.compile(r"\s*(at [\w.$/<>]+\(|\.\.\. \d+ more$)")
 
 
@@ -112,12 +121,15 @@ class ProgramProcess:
 
     def kill_part(self, pattern: str) -> bool:
         """Kill one process whose command line matches a pattern; return whether there was one."""
-        for process in sorted(session_members(self._process.pid)):
-            if re.search(pattern, " ".join(command_of(process))):
-                with suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
-                    return True
+        for process in self._matching(pattern):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+                return True
         return False
+
+    def has_part(self, pattern: str) -> bool:
+        """Return whether a living process has a command line that matches a pattern."""
+        return bool(self._matching(pattern))
 
     def pause(self) -> None:
         """Stop all its processes."""
@@ -147,6 +159,184 @@ class ProgramProcess:
             with suppress(ProcessLookupError):
                 os.kill(process, number)
 
+    def _matching(self, pattern: str) -> list[int]:
+        members = sorted(session_members(self._process.pid))
+        return [each for each in members if re.search(pattern, " ".join(command_of(each)))]
+
     def _close(self) -> None:
         with suppress(OSError):
             self.stdin.close()
+
+
+Launched: TypeAlias = ProgramProcess | JobProcess
+"""A process that runs, or a job of Flink with its cluster."""
+
+
+@dataclass(slots=True)
+class _Supervised:
+    """A process of a program, its start that runs or ran last, and when it starts again."""
+
+    process: Process
+    start: Launched
+    is_ready: bool
+    has_ended: bool = False
+    """Whether its end is known."""
+    by_itself: bool = False
+    """Whether it ended without a kill."""
+    restart_at: float | None = None
+
+
+class RunningProgram:
+    """One start of a program: all of its processes.
+
+    Args:
+        processes: of which the program consists.
+        launch: starts one of them.
+        restart_delay_s: from the death of a process to its restart, where others live on.
+    """
+
+    def __init__(
+        self,
+        processes: Sequence[Process],
+        launch: Callable[[Process], Launched],
+        restart_delay_s: float,
+    ) -> None:
+        self._restart_delay_s = restart_delay_s
+        self._all: dict[str, _Supervised] = {}
+        self._killed_alone: dict[str, None] = {}
+        try:
+            for each in processes:
+                self._all[each.name] = _Supervised(each, launch(each), not each.ready)
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """The standard input of the first process, if it has one."""
+        return self._first.start.stdin
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether each process has said once that it is ready, if it says so."""
+        return all(each.is_ready for each in self._all.values())
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the program has ended; None while a process lives or is going to be started again."""
+        codes = [each.start.exit_code for each in self._all.values()]
+        if None in codes or any(each.restart_at is not None for each in self._all.values()):
+            return None
+        return next((code for code in codes if code), 0)
+
+    @property
+    def cause(self) -> str:
+        """How the program has ended, in words."""
+        failed = [each.start for each in self._all.values() if each.start.exit_code]
+        return _cause((failed or [self._first.start])[0])
+
+    def tend(self, now: float, restart: Callable[[Process, bool], Launched]) -> list[str]:
+        """Restart processes of several that are due; return how others have ended by themselves.
+
+        ``restart`` starts a process again; its second argument is whether that had ended by itself.
+        """
+        causes: list[str] = []
+        for each in self._all.values() if len(self._all) > 1 else ():
+            if each.restart_at is not None and now >= each.restart_at:
+                each.start, each.restart_at = restart(each.process, each.by_itself), None
+                each.has_ended = each.by_itself = False
+            elif not each.has_ended and each.start.exit_code is not None:
+                each.has_ended = each.by_itself = True
+                if each.process.restart == "always":
+                    each.start.discard()
+                    each.restart_at = now + _SECONDS_BEFORE_RESTART
+                if each.start.exit_code or each.process.restart == "always":
+                    causes.append(f"{each.process.name}: {_cause(each.start)}")
+        return causes
+
+    def worked_seconds(self) -> float:
+        """Return how much processor time its living processes have used."""
+        return sum(each.start.worked_seconds() for each in self._all.values())
+
+    def new_lines(self) -> list[str]:
+        """Return the lines that it has printed since the last call."""
+        lines: list[str] = []
+        for each in self._all.values():
+            new = each.start.new_lines()
+            if not each.is_ready:
+                each.is_ready = any(re.search(each.process.ready, line) for line in new)
+            lines += new
+        return lines
+
+    def kill(self) -> None:
+        """Kill all its processes, and return when they are dead."""
+        for each in self._all.values():
+            each.start.kill()
+
+    def discard(self) -> None:
+        """Kill what is left of it: its trial is over, or it has ended by itself."""
+        for each in self._all.values():
+            each.start.discard()
+
+    def kill_one(self, parts: Sequence[str], fault: Fault) -> str | None:
+        """Kill the part that a fault names, or one of some; return which, None if none lives."""
+        turn = fault.occurrence % len(parts) if parts else 0
+        for part in (*parts[turn:], *parts[:turn]) if fault.task == ANY_TASK else (fault.task,):
+            if self.kill_part(part):
+                self._killed_alone[part] = None
+                return part
+        return None
+
+    def dead_parts(self) -> list[str]:
+        """Return the parts that were killed alone and do not run again."""
+        return [part for part in self._killed_alone if self.lacks(part)]
+
+    def kill_part(self, part: str) -> bool:
+        """Kill one process alone, by its name or a pattern for its command line; return whether it lived."""
+        named = self._all.get(part)
+        if named is not None:
+            if named.start.exit_code is not None:
+                return False
+            named.start.kill()
+            named.has_ended = True
+            if named.process.restart == "always":
+                named.restart_at = time.monotonic() + self._restart_delay_s
+            return True
+        return any(each.start.kill_part(part) for each in self._all.values())
+
+    def is_down(self, part: str) -> bool:
+        """Return whether a process is going to be started again."""
+        return part in self._all and self._all[part].restart_at is not None
+
+    def lacks(self, part: str) -> bool:
+        """Return whether a part does not run and is not going to."""
+        named = self._all.get(part)
+        if named is not None:
+            return named.start.exit_code is not None and named.restart_at is None
+        return not any(each.start.has_part(part) for each in self._all.values())
+
+    def pause(self) -> None:
+        """Stop all its processes."""
+        for each in self._all.values():
+            each.start.pause()
+
+    def resume(self) -> None:
+        """Let all its processes run on."""
+        for each in self._all.values():
+            each.start.resume()
+
+    def stop(self, seconds: float) -> None:
+        """Ask one process after the other to end, and kill what is left of them after ``seconds`` in all."""
+        deadline = time.monotonic() + seconds
+        for each in self._all.values():
+            each.start.stop(max(0.0, deadline - time.monotonic()))
+
+    @property
+    def _first(self) -> _Supervised:
+        return next(iter(self._all.values()))
+
+
+def _cause(start: Launched) -> str:
+    """Return how a process has ended, in words."""
+    code = start.exit_code or 0
+    return f"exit code {code}: {start.last_words()}" if code >= 0 else f"killed by signal {-code}"

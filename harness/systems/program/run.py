@@ -4,9 +4,10 @@ Rules:
 
 - One loop in one thread gives records, reads what the program prints, looks at its output, strikes and
   restarts. So the order of events is the order in which the harness saw them; an event's number is its step.
-- Passes of a point are counted over all starts of the program. A fault waits for a number of them, then for
-  its milliseconds, and strikes once; one that becomes due while the program is down strikes as soon as it
-  runs.
+- A fault waits for a number of passes of its point (`waiting_faults.py`); one that becomes due while the
+  program is down strikes as soon as it runs.
+- The last record of each split is held back until the faults have struck and the program runs again: it is
+  answered when the program has resumed, and what comes before it in its split has been repeated by then.
 - The harness is the program's supervisor: a program that ends by itself is started again. One that does so
   many times in a row, without a new row, has failed for good.
 - A trial is over when every expected row is there and the program has had its time to repeat some, or when
@@ -20,34 +21,33 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from onceproof.engine.runtime.java import JavaMissing, find_java
 from onceproof.harness.model.close_rows import lacks_rows, tolerances_of, with_rounding
-from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError, options_of
-from onceproof.harness.model.fault_kinds import Point
+from onceproof.harness.model.family import NOTHING_DECLARED, options_of
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end
 from onceproof.harness.model.program_family import ProgramFamily
-from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, filled
+from onceproof.harness.model.program_file import MAIN_PROCESS, READ_POINT, SEEN_POINT, STARTED_POINT, filled
 from onceproof.harness.model.program_measures import ControlRun, Measured
+from onceproof.harness.model.program_processes import Process
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
-from onceproof.harness.systems.flink.home import home_of_jobs
-from onceproof.harness.systems.flink.jobs import JobClusters, JobProcess, JobTrial, JobVersion
-from onceproof.harness.systems.kit.packages import python_with
+from onceproof.harness.systems.flink.jobs import JobClusters, JobTrial, JobVersion
 from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.java_classes import keep_new, with_archive
+from onceproof.harness.systems.program.marks import MarkWatch, watches
+from onceproof.harness.systems.program.own_faults import StrikingFault, striking
 from onceproof.harness.systems.program.pace import Pace
-from onceproof.harness.systems.program.process import ProgramProcess
+from onceproof.harness.systems.program.process import Launched, ProgramProcess, RunningProgram
+from onceproof.harness.systems.program.waiting_faults import WaitingFaults, records_in_turn
 
 MOST_OWN_ENDS: Final = 8
 """How many times in a row a program may end by itself without a new row."""
@@ -55,16 +55,6 @@ MOST_LINES_SAID: Final = 20
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
 _SECONDS_BEFORE_RESTART: Final = 0.1
 """After a program has ended by itself."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A fault or a stop that has not struck yet."""
-
-    wanted: Fault | Operation
-    left: int
-    due: float | None = None
-    """When it strikes; None: its point has not been passed as often as it waits for."""
 
 
 @dataclass(slots=True)
@@ -84,7 +74,7 @@ class ProgramRun:
     _job: JobTrial | None = None
     """The job of Flink that the program is."""
     _history: ProgramHistory = field(init=False)
-    _process: ProgramProcess | JobProcess | None = None
+    _process: RunningProgram | None = None
     _restart_at: float | None = 0.0
     """When the program starts next, while it does not run."""
     _by_supervisor: bool = False
@@ -92,7 +82,12 @@ class ProgramRun:
     _pace: Pace = field(init=False)
     _paused_until: float | None = None
     _own_ends: int = 0
-    _waiting: list[_Waiting] = field(default_factory=list)
+    _waiting: WaitingFaults = field(init=False)
+    _watches: list[MarkWatch] = field(default_factory=list)
+    _own: list[StrikingFault] = field(default_factory=list)
+    """Faults of the user's own that have begun to strike and are not undone."""
+    _held_from: int = 0
+    """How many records are given before the last ones of their splits, which are held back."""
     _given: int = 0
     _given_at: float = 0.0
     _log: Path | None = None
@@ -107,6 +102,7 @@ class ProgramRun:
 
     def __post_init__(self) -> None:
         self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
+        self._waiting = WaitingFaults((*self.faults, *self.scenario.asked))
         self._pace = Pace(self.family.file, self.measured, self._worked_seconds, self.ends.output.read_at)
 
     def run(self) -> History:
@@ -117,9 +113,9 @@ class ProgramRun:
             self._job = JobTrial(found, self.clusters, lambda: self._history.was_struck)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
-        wanted: tuple[Fault | Operation, ...] = (*self.faults, *self.scenario.asked)
-        self._waiting = [_Waiting(each, each.occurrence) for each in wanted]
-        records = self._in_turn()
+        self._watches = watches(self._waiting.waits_for, self.folder, self.ends.broker, self.ends.topics)
+        in_turn, self._held_from = records_in_turn(self.scenario.records)
+        records = iter(in_turn)
         following = next(records, None)
         while following is not None and not file.pace_ms:
             self._give(*following)
@@ -131,7 +127,7 @@ class ProgramRun:
                 now = time.monotonic()
                 self._start_if_due(now)
                 self._read_log()
-                if following is not None and self._is_ready and now >= self._given_at + file.pace_ms / 1000:
+                if following is not None and self._may_give(now) and not self._holds_back(now):
                     self._give(*following)
                     following = next(records, None)
                     if following is None:
@@ -146,10 +142,14 @@ class ProgramRun:
                     self._out_of_time()
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
+            for fault in self._own:
+                fault.end()
             if self._process is not None:
                 self._process.discard()
             if self._job is not None:
                 self._job.close()
+            for watch in self._watches:
+                watch.close()
         self._pace.spend(self._is_ready, following is None)
         return self._history.at_rest(self.ends.output.half_rows(), self._pace.phase_seconds, self.folder)
 
@@ -167,41 +167,52 @@ class ProgramRun:
     def _start_if_due(self, now: float) -> None:
         if self._process is not None or self._restart_at is None or now < self._restart_at:
             return
-        command = self.family.file.program
+        file = self.family.file
         self._history.started(self._by_supervisor)
-        values = self._values()
-        starts = self._history.starts
-        resume = command.resume if starts > 1 else ()
-        words = [filled(word, values) for word in (*command.command, *resume)]
-        words = with_archive(self.family, words, makes=self.measured is None)
-        environment = {name: filled(text, values) for name, text in command.environment.items()}
-        render(self.family, self.folder, values)
-        hooks = self.family.file.hooks
-        if starts > 1:
-            self._run_hook("before_restart", hooks.before_restart)
-        else:
-            self._run_hook("before_start", hooks.before_start)
-        self._log = self.folder / f"start-{starts}.txt"
-        if self._job is not None:
-            self._process = self._job.start(values, self._log)
-            # It has waited for its cluster.
-            self._pace.start()
-        else:
-            self._pace.start()
-            self._process = ProgramProcess(
-                words,
-                {**os.environ, **self.ends.environment, **environment},
-                self.folder,
-                self._log,
-                self.ends.output.file_of_start(starts),
-                f"{self.family.path}: program.command",
-            )
-            self.ends.input.started(self._process.stdin)
+        render(self.family, self.folder, self._values())
+        again = self._history.starts > 1
+        hooks, name = file.hooks, "before_restart" if again else "before_start"
+        self._run_hook(name, hooks.before_restart if again else hooks.before_start)
+        delay_s = self.scenario.restart_delay_ms / 1000
+        self._process = RunningProgram(file.processes, self._launch, delay_s)
+        # A job of Flink has waited for its cluster.
+        self._pace.start()
         self._restart_at = None
         self._is_ready = False
         self._by_supervisor = False
-        if not command.ready:
+        if self._process.stdin is not None:
+            self.ends.input.started(self._process.stdin)
+        if self._process.is_ready:
             self._becomes_ready()
+
+    def _launch(self, process: Process) -> Launched:
+        """Start a process of the program."""
+        starts, values = self._history.starts, self._values()
+        is_main = process.name == MAIN_PROCESS
+        self._log = self.folder / (f"start-{starts}.txt" if is_main else f"start-{starts}-{process.name}.txt")
+        if self._job is not None:
+            return self._job.start(values, self._log)
+        resume = process.resume if starts > 1 else ()
+        words = [filled(word, values) for word in (*process.command, *resume)]
+        if is_main:
+            words = with_archive(self.family, words, makes=self.measured is None)
+        environment = {name: filled(text, values) for name, text in process.environment.items()}
+        return ProgramProcess(
+            words,
+            {**os.environ, **self.ends.environment, **environment},
+            self.folder,
+            self._log,
+            self.ends.output.file_of_start(starts),
+            f"{self.family.path}: " + ("program.command" if is_main else f"process {process.name!r}"),
+        )
+
+    def _restart(self, process: Process, by_supervisor: bool) -> Launched:
+        """Start a process of several again, while the others live."""
+        self._history.started(by_supervisor)
+        started = self._launch(process)
+        self._pace.strike()
+        self._pass(STARTED_POINT)
+        return started
 
     def _values(self) -> dict[str, str]:
         return {
@@ -224,21 +235,24 @@ class ProgramRun:
         """Read what the program has printed since the last look, and count the marks in it."""
         if self._process is None:
             return
-        file = self.family.file
+        marks = self.family.file.marks.items()
         for line in self._process.new_lines():
             self._pace.print()
             self._history.printed(f"start {self._history.starts}", line)
-            if not self._is_ready and re.search(file.program.ready, line):
-                self._becomes_ready()
-            for point in file.points:
-                if point in file.marks and re.search(file.marks[point], line):
-                    self._pass(point)
+            for name in [name for name, pattern in marks if re.search(pattern, line)]:
+                self._pass(name)
+        if not self._is_ready and self._process.is_ready:
+            self._becomes_ready()
 
     def _see_its_end(self, is_all_given: bool) -> None:
-        """Note that the program has ended by itself, and decide whether it is done or starts again."""
-        if self._process is None or self._process.exit_code is None:
+        """Note what has ended by itself, and decide whether the program is done or starts again."""
+        if self._process is None:
             return
-        code, said = self._process.exit_code, self._process.last_words()
+        for cause in self._process.tend(time.monotonic(), self._restart):
+            self._ended(cause)
+        if self._is_over or self._process.exit_code is None:
+            return
+        code, cause = self._process.exit_code, self._process.cause
         # What it has printed and written before its end is looked at before the next start.
         self._read_log()
         self._process.discard()
@@ -249,7 +263,12 @@ class ProgramRun:
             self._pace.stop(self._pace.changed)
             self._end()
             return
-        cause = f"exit code {code}: {said}" if code >= 0 else f"killed by signal {-code}"
+        self._ended(cause)
+        self._by_supervisor = True
+        self._restart_at = time.monotonic() + _SECONDS_BEFORE_RESTART
+
+    def _ended(self, cause: str) -> None:
+        """Note that the program, or a process of it, has ended by itself; it may have failed for good."""
         history = self._history
         history.ended(cause)
         self._own_ends += 1
@@ -258,19 +277,27 @@ class ProgramRun:
             history.failed(cause)
             self._missed = f"the program ended by itself ({cause})"
             self._is_over = self._is_cut_off = True
-            return
-        self._by_supervisor = True
-        self._restart_at = time.monotonic() + _SECONDS_BEFORE_RESTART
 
     # Records.
 
-    def _in_turn(self) -> Iterator[tuple[str, InputRecord]]:
-        """Yield the records of all splits in turn."""
-        splits = self.scenario.records
-        for in_turn in zip_longest(*splits.values()):
-            for split, record in zip(splits, in_turn, strict=True):
-                if record is not None:
-                    yield split, record
+    def _may_give(self, now: float) -> bool:
+        """Return whether the program can take the next record: it is up, and the last one was a while ago."""
+        if not self._is_ready or now < self._given_at + self.family.file.pace_ms / 1000:
+            return False
+        # A program that does not say when it is ready has had as long as its first row took.
+        if self.measured is None or self.family.file.ready:
+            return True
+        return now - self._pace.started >= self.measured.first_row_seconds
+
+    def _holds_back(self, now: float) -> bool:
+        """Return whether the last records wait for faults, and for the program to run again after them."""
+        if self._given < self._held_from or self.measured is None:
+            return False
+        if self._is_busy():
+            return True
+        if self._waiting.may_come and self._pace.is_settled():
+            self._waiting.hurry(now)
+        return self._waiting.may_come
 
     def _give(self, split: str, record: InputRecord) -> None:
         self.ends.input.give(split, record)
@@ -284,6 +311,9 @@ class ProgramRun:
 
     def _look(self) -> None:
         """Look at the output, and note which rows are there or gone since the last look."""
+        for watch in self._watches:
+            for name, times in watch.passes().items():
+                self._pass(name, times)
         rows = self.ends.output.rows()
         stand = self.ends.output.stand if self.family.options.ordered_by else None
         new = None if rows is None else self._history.looked(rows, stand)
@@ -296,20 +326,10 @@ class ProgramRun:
 
     # Faults.
 
-    def _pass(self, point: Point, times: int = 1) -> None:
-        """Count passes of a point; what has waited for one of them becomes due."""
-        self._history.passed(point, times)
-        now = time.monotonic()
-        for waiting in self._waiting:
-            if waiting.wanted.point == point and waiting.due is None:
-                waiting.left -= times
-                if waiting.left <= 0:
-                    wanted = waiting.wanted
-                    # Of other faults the delay is how long they last.
-                    waits_ms = (
-                        wanted.delay if isinstance(wanted, Fault) and FAULTS[wanted.kind].is_kill else 0
-                    )
-                    waiting.due = now + waits_ms / 1000
+    def _pass(self, name: str, times: int = 1) -> None:
+        """Count passes of a point or mark; what has waited for one of them becomes due."""
+        self._history.passed(name, times)
+        self._waiting.passed(name, times, time.monotonic())
 
     def _strike_what_is_due(self, now: float) -> None:
         if self._paused_until is not None and now >= self._paused_until:
@@ -317,24 +337,29 @@ class ProgramRun:
             self._pace.strike()
             if self._process is not None:
                 self._process.resume()
-        for waiting in list(self._waiting):
-            # A server can be struck while the program is down.
-            can_strike = self._process is not None or (
-                isinstance(waiting.wanted, Fault) and waiting.wanted.server
-            )
-            if waiting.due is not None and now >= waiting.due and can_strike:
-                self._waiting.remove(waiting)
-                if isinstance(waiting.wanted, Fault):
-                    self._strike(waiting.wanted)
-                else:
-                    self._stop()
-                self._pace.strike()
+        lasting = [each for each in self._own if not each.is_over()]
+        if len(lasting) < len(self._own):
+            self._own = lasting
+            self._pace.strike()
+        while (wanted := self._waiting.take_due(now, self._can_strike)) is not None:
+            if isinstance(wanted, Fault):
+                self._strike(wanted)
+            else:
+                self._stop()
+            self._pace.strike()
+
+    def _can_strike(self, wanted: Fault | Operation) -> bool:
+        """Return whether what is to be struck runs; a server can be struck while the program is down."""
+        if self._process is None:
+            return isinstance(wanted, Fault) and bool(wanted.server)
+        return not self._process.is_down(wanted.task)
 
     def _strike(self, fault: Fault) -> None:
         task = ANY_TASK
         match FAULTS[fault.kind].strikes, FAULTS[fault.kind].victims:
             case "tasks", "passing":
-                part = self._kill_part(fault.occurrence)
+                assert self._process is not None, "only a program that runs has parts"
+                part = self._process.kill_one(self.family.file.alone, fault)
                 if part is None:
                     self._history.not_applicable(fault)
                     return
@@ -343,6 +368,8 @@ class ProgramRun:
                 self._kill(fault)
             case "pause", _:
                 self._pause(fault)
+            case "own", _:
+                task = self._strike_with(fault)
             case _:
                 self.ends.servers[fault.server].strike(fault)
         self._history.fault_fired(fault, task, self._given)
@@ -359,15 +386,11 @@ class ProgramRun:
         self._history.parallelism = fault.rescale_to or self._history.parallelism
         self._restart_at = time.monotonic() + self.scenario.restart_delay_ms / 1000
 
-    def _kill_part(self, number: int) -> str | None:
-        """Kill one process that the file names as a part; return its pattern, None if there is none."""
-        assert self._process is not None, "only a program that runs has parts"
-        parts = self.family.file.program.parts
-        for place in range(len(parts)):
-            part = parts[(number + place) % len(parts)]
-            if self._process.kill_part(part):
-                return part
-        return None
+    def _strike_with(self, fault: Fault) -> str:
+        """Let a fault of the user's own begin to strike; return its name."""
+        fill = partial(filled, values=self._values())
+        self._own.append(striking(self.family.file, fault, fill, self.folder, str(self.family.path)))
+        return fault.name
 
     def _pause(self, fault: Fault) -> None:
         """Stop all processes of the program for a while."""
@@ -410,7 +433,7 @@ class ProgramRun:
     def _is_busy(self) -> bool:
         """Return whether the program is down or held up, or is going to be."""
         is_held = self._process is None or not self._is_ready or self._paused_until is not None
-        return is_held or any(each.due is not None for each in self._waiting)
+        return is_held or bool(self._own) or self._waiting.are_due
 
     def _are_missing(self) -> bool:
         """Return whether it is known that rows are missing."""
@@ -428,6 +451,7 @@ class ProgramRun:
         """End the program in order, and look once more."""
         self._missed = self._waited()
         assert self._process is not None, "only a program that runs is done"
+        self._note_dead_parts(is_cut_off=False)
         asked = time.monotonic()
         self._process.stop(self._pace.stop_seconds)
         self._pace.stop(asked)
@@ -442,6 +466,7 @@ class ProgramRun:
 
     def _out_of_time(self) -> None:
         self._missed = self._waited()
+        self._note_dead_parts(is_cut_off=True)
         if self._process is not None:
             self._process.kill()
             self._process = None
@@ -451,10 +476,16 @@ class ProgramRun:
         self._history.out_of_time()
         self._is_over = self._is_cut_off = True
 
+    def _note_dead_parts(self, is_cut_off: bool) -> None:
+        """Note which parts were killed alone and do not run again, where something is missing."""
+        if self._process is not None and (is_cut_off or self._are_missing()):
+            for part in self._process.dead_parts():
+                self._history.part_dead(part)
+
     def _waited(self) -> str:
         """Return what has been waited for, and for how long, as a sentence."""
         if not self._is_ready:
-            what = f"the ready line ({self.family.file.program.ready!r})"
+            what = f"the ready line ({' and '.join(map(repr, self.family.file.ready))})"
         elif not self._history.shown:
             what = "the first row"
         elif self._are_missing():
@@ -462,39 +493,3 @@ class ProgramRun:
         else:
             what = "the end of the program"
         return f"{what} did not come in {self._pace.quiet_for():.1f} s"
-
-
-def of_this_machine(family: ProgramFamily) -> dict[str, str]:
-    """Return what placeholders stand for in all trials of a program on this machine."""
-    values = {"python": python_with(family.file.program.packages), "here": str(family.path.absolute().parent)}
-    if (job := family.file.flink) is not None:
-        values["flink_jars"] = home_of_jobs(job.version, job.connectors).class_path
-    if family.file.names("java"):
-        try:
-            values["java"] = str(find_java(os.environ).home / "bin" / "java")
-        except JavaMissing as error:
-            raise FamilyError(f"{family.path}: {{java}}: {error}") from None
-    return values
-
-
-def prepare(family: ProgramFamily) -> Mapping[str, str]:
-    """Build a program by its command for that, and return ``of_this_machine``. Raises FamilyError."""
-    if family.before is not None:
-        prepare(family.before)
-    values = of_this_machine(family)
-    command = family.file.program.prepare
-    if not command:
-        return values
-    folder = family.path.absolute().parent
-    place = f"{family.path}: program.prepare"
-    words = [filled(word, values) for word in command]
-    try:
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise FamilyError(f"{place}: {words[0]}: {error.strerror or error}") from None
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise FamilyError(
-            f"{place}: exit code {done.returncode}: {said[-1] if said else 'it printed nothing'}"
-        )
-    return values

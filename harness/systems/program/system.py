@@ -25,7 +25,8 @@ from onceproof.harness.systems.flink.jobs import JobClusters
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.points import ANSWERS, CAPABILITIES, MISSING
-from onceproof.harness.systems.program.run import ProgramRun, prepare
+from onceproof.harness.systems.program.preparation import prepare
+from onceproof.harness.systems.program.run import ProgramRun
 from onceproof.harness.systems.program.versions import versions_of
 
 

@@ -9,15 +9,29 @@ of the schedule before them, for preemptions and stories.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
+from onceproof.engine.checkpoint.events import CheckpointExpired, IntervalElapsed
+from onceproof.engine.job.events import RestartDue
+from onceproof.engine.messages import (
+    AcknowledgeCheckpoint,
+    DeclineCheckpoint,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TaskFailed,
+    TaskFinished,
+    TaskRunning,
+    TriggerCheckpoint,
+)
 from onceproof.engine.operators.source import SourceOperator
+from onceproof.engine.protocol_points import ACKNOWLEDGED, NOTIFIED, TRIGGERED
 from onceproof.engine.task.events import POLL, Deliver, TaskEvent
 from onceproof.engine.task.outputs import Queue, is_full, next_overtakes
 from onceproof.engine.task.sorted_task import SortedTask
 from onceproof.engine.task.task import Task, TaskState
+from onceproof.harness.model.history import EXPIRY_WAIT, INTERVAL_WAIT, RESTART_WAIT
 from onceproof.harness.model.scenario import ACTION_CLASSES
 
 CLASS_INDEX = {name: index for index, name in enumerate(ACTION_CLASSES)}
@@ -28,6 +42,25 @@ SLOT_CLASSES = (_POLL, _DELIVER)
 _DELIVERIES = tuple(Deliver(channel) for channel in range(64))
 _NOT_BLOCKED = [False]
 _CREATED = TaskState.CREATED
+
+TRAVEL: Final[dict[Any, tuple[int, str, str]]] = {
+    TriggerCheckpoint: (CLASS_INDEX["message_trigger"], "trigger", TRIGGERED),
+    AcknowledgeCheckpoint: (CLASS_INDEX["message_acknowledge"], "acknowledge", ACKNOWLEDGED),
+    NotifyCheckpointComplete: (CLASS_INDEX["message_notify"], "notify", NOTIFIED),
+    NotifyCheckpointAborted: (CLASS_INDEX["message_control"], "abort", "abort_notified"),
+    DeclineCheckpoint: (CLASS_INDEX["message_control"], "decline", "declined"),
+}
+"""Class, label and point of the messages of a checkpoint, all of which a fault can strike."""
+
+NAMES: Final[dict[Any, str]] = {kind: kind.__name__ for kind in (TaskRunning, TaskFinished, TaskFailed)}
+"""Of the messages that belong to no checkpoint."""
+
+WAITS: Final[dict[Any, str]] = {
+    RestartDue: RESTART_WAIT,
+    IntervalElapsed: INTERVAL_WAIT,
+    CheckpointExpired: EXPIRY_WAIT,
+}
+"""The timers of the job master whose length is judged."""
 
 
 class Slot(Struct, eq=False):

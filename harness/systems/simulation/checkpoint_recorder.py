@@ -34,7 +34,7 @@ from onceproof.harness.model.history import (
     Event,
     History,
 )
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.external_system import Outside, Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
 from onceproof.harness.systems.simulation.simulated_storage import SimulatedStorage

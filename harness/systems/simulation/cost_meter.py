@@ -12,7 +12,7 @@ from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import History, Statistics
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.fault_injection import PointObserver
 from onceproof.harness.systems.simulation.schedule import Chooser
 from onceproof.harness.systems.simulation.simulated_system import CAPABILITIES, SimulatedSystem

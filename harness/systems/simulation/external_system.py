@@ -27,8 +27,7 @@ from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.commit_faults import LATE_COMMIT, answer, refuse
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Agenda, Clock
 
 _CONTROL = CLASS_INDEX["message_control"]
 

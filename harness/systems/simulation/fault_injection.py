@@ -29,8 +29,7 @@ from onceproof.harness.systems.clock_jumps import jump_ms
 from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, PowerLost, ProcessKilled
 from onceproof.harness.systems.leaving_functions import RAISED, leave
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Agenda, Clock
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.user_requests import UserRequests

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from onceproof.engine.checkpoint.completed_store import JobOutcome
 from onceproof.engine.checkpoint.events import (
     CheckpointAborted,
     CheckpointCompleted,
@@ -28,7 +29,6 @@ from onceproof.engine.checkpoint.events import (
     StoreMetadata,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
-from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.checkpoint.snapshot_files import store_encoded
 from onceproof.engine.connectors.file_content import UnreadableFile
 from onceproof.engine.graph import JobGraph
@@ -54,6 +54,7 @@ from onceproof.engine.protocol_points import (
 )
 from onceproof.engine.runtime.deletion import Superseded, delete_if_possible
 from onceproof.engine.runtime.execution import Execution
+from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.runtime.recovery import Recovered, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
@@ -70,8 +71,23 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.simulation.action_names import NAMES, TRAVEL, WAITS
-from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot, slots_of
+from onceproof.harness.systems.simulation.actions import (
+    CLASS_INDEX,
+    NAMES,
+    TRAVEL,
+    WAITS,
+    Action,
+    Slot,
+    slots_of,
+)
+from onceproof.harness.systems.simulation.aftermath import report_orphan_files
+from onceproof.harness.systems.simulation.checkpoint_storages import (
+    LATE_PUT,
+    given_up_after,
+    put_is_given_up,
+    put_late,
+    store_in_vain,
+)
 from onceproof.harness.systems.simulation.io_faults import (
     MESSAGE_METHODS,
     NOW,
@@ -80,19 +96,22 @@ from onceproof.harness.systems.simulation.io_faults import (
     Write,
     is_stored,
 )
-from onceproof.harness.systems.simulation.late_put_storage import (
-    LATE_PUT,
-    given_up_after,
-    put_is_given_up,
-    put_late,
-    store_in_vain,
-)
-from onceproof.harness.systems.simulation.leak_search import report_orphan_files
 from onceproof.harness.systems.simulation.process_ports import ProcessPorts
-from onceproof.harness.systems.simulation.recorded_job_log import RecordedJobLog
+from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 
 if TYPE_CHECKING:
     from onceproof.harness.systems.simulation.simulated_requests import SimulatedRequests
+
+
+class RecordedJobLog(JobLog):
+    """The log of a simulated process, once it has a recorder."""
+
+    recorder: RunRecorder
+
+    def write(self, level: int, message: str) -> None:
+        """Enter a record into the history."""
+        self.recorder.logged(message)
+
 
 _CONTROL = CLASS_INDEX["message_control"]
 _STORE = CLASS_INDEX["store"]

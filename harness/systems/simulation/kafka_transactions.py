@@ -21,13 +21,13 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self
 
 from onceproof.engine.connectors.kafka.kafka_errors import ClientError, KafkaUnavailable
-from onceproof.engine.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from onceproof.engine.connectors.kafka.record_schemas import KafkaRecordSerializationSchema
 from onceproof.engine.connectors.kafka.row_producer import RowProducer
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
-from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
 from onceproof.engine.connectors.kafka.transactions import (
     CommitAnswer,
     ProducerRecord,
+    TransactionalId,
     TransactionalProducer,
     TransactionHandle,
     Transactions,

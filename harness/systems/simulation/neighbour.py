@@ -31,7 +31,7 @@ from onceproof.engine.functions import (
 )
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.harness.model.history import History
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.kafka_transactions import SimulatedKafkaSink
 from onceproof.harness.systems.simulation.simulated_sinks import (

@@ -18,8 +18,7 @@ from zlib import crc32
 from onceproof.engine.job.events import OrphanEnded, StartJob
 from onceproof.engine.task.task import Task
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Agenda, Clock
 from onceproof.harness.systems.simulation.job_process import SimulatedProcess
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
 

@@ -16,17 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
-from onceproof.engine.connectors.jdbc.transaction_names import (
+from onceproof.engine.connectors.jdbc.two_phase_database import (
+    DatabaseUnavailable,
+    LedgerEntry,
+    RefusedByDatabase,
     SessionName,
     TransactionName,
-    transaction_name_of,
-)
-from onceproof.engine.connectors.jdbc.two_phase_database import (
-    LedgerEntry,
     TwoPhaseDatabase,
     TwoPhaseSession,
+    transaction_name_of,
 )
 from onceproof.harness.systems.simulation.external_system import (
     COMMITTED,

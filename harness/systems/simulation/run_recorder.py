@@ -43,7 +43,7 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import Action
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer

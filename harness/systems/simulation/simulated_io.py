@@ -1,18 +1,30 @@
-"""The source and the sinks that a family's job gets in the simulation."""
+"""The source and the sinks that a family's job gets in the simulation.
+
+Rules:
+
+- The rows of a lookup table never change, so a lookup that is made again finds the same.
+- Answers take some time, by their key, so that they overtake each other. For some keys the database is away
+  at first: the lookup fails a few times, in every attempt anew. What fails and how long an answer takes
+  follows from the key alone.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
+from zlib import crc32
 
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.elements import Record
+from onceproof.engine.functions import Function, RuntimeContext
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario
 from onceproof.harness.systems.simulation.external_system import TransactionalSystem
 from onceproof.harness.systems.simulation.neighbour import move_files_in, move_producers_in
+from onceproof.harness.systems.simulation.prepared_transactions import PLACE
 from onceproof.harness.systems.simulation.simulated_files import SimulatedFiles
-from onceproof.harness.systems.simulation.simulated_lookup import SimulatedLookup
 from onceproof.harness.systems.simulation.simulated_object_store import (
     SimulatedObjectCalls,
     StoreTrouble,
@@ -26,6 +38,35 @@ from onceproof.harness.systems.simulation.simulated_sinks import (
     make_sink,
 )
 from onceproof.harness.systems.sinks import ROLLS_BY_COUNT, SinkKind, SinksByKind
+
+FAILURES: Final = 3
+"""How often a lookup fails that fails at first."""
+LONGEST_ANSWER_MS: Final = 12
+
+
+class SimulatedLookup(Function):
+    """Finds rows by their first column."""
+
+    def __init__(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._name = name
+        self._rows = {row[0]: row for row in rows}
+        self._failures: Counter[Any] = Counter()
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._failures = Counter()
+
+    async def row_of(self, key: Any) -> tuple[Any, ...] | None:
+        """Return the row with a key, or None. Raises DatabaseUnavailable, and may be asked again."""
+        # Few families look up, and asyncio takes a tenth of the start of a process.
+        from asyncio import sleep
+
+        number = crc32(repr(key).encode())
+        await sleep(number % (LONGEST_ANSWER_MS + 1) / 1000)
+        if number % 3 == 0 and self._failures[key] < FAILURES:
+            self._failures[key] += 1
+            raise DatabaseUnavailable(f"lookup in table {self._name!r} of {PLACE}: it is away for a moment")
+        return self._rows.get(key)
+
 
 _ROLLS: Final[Mapping[SinkKind, RollingPolicy]] = {
     "files": ROLLS,

@@ -23,8 +23,7 @@ from onceproof.engine.errors import Ending
 from onceproof.engine.operators.async_requests import Answer
 from onceproof.engine.runtime.loop_thread import answer_of
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Agenda, Clock
 
 _TIMER: Final = CLASS_INDEX["timer"]
 

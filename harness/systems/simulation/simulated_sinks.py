@@ -10,8 +10,7 @@ from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink_function import FileSinkFunction
 from onceproof.engine.connectors.idempotent import UpsertSinkFunction
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
-from onceproof.engine.connectors.part_files import OutputFileConfig
-from onceproof.engine.connectors.part_transactions import Transaction
+from onceproof.engine.connectors.part_files import OutputFileConfig, Transaction
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.two_phase import Recovery, TwoPhaseCommitSinkFunction
 from onceproof.engine.connectors.write_ahead import PendingBatch

@@ -23,7 +23,7 @@ from onceproof.harness.model.fault_kinds import Target
 from onceproof.harness.model.faults import leaving_files
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Clock
 
 STORAGE_FAILED: Final = leaving_files("read", "deletion")
 """Faults after which files may stay that should be deleted, until a later start of the job."""
@@ -118,10 +118,10 @@ class SimulatedStorage:
         return fault
 
     def perform_all(self) -> None:
-        """Do nothing: no write is on its way (`late_put_storage.py` has late ones)."""
+        """Do nothing: no write is on its way (`checkpoint_storages.py` has late ones)."""
 
     def lose_power(self) -> None:
-        """Keep everything: what is written here is durable at once (`storage_on_disk.py` has a disk)."""
+        """Keep everything: what is written here is durable at once (`checkpoint_storages.py` has a disk)."""
 
     def exists(self, path: str) -> bool:
         return path in self.files

@@ -30,6 +30,7 @@ NAME_WITH_DATABASES = "simulated-rocksdb"
 CAPABILITIES: Final = frozenset(Capability) - {
     Capability.SERVER_FAULTS,
     Capability.PAUSES,
+    Capability.OWN_FAULTS,
     Capability.PAUSED_WORKERS,
     Capability.LOST_FOLDERS,
 }

@@ -27,7 +27,7 @@ from typing import Any, Final, NoReturn
 from onceproof.engine.errors import Ending
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.budget import SECONDS
+from onceproof.harness.model.step_limits import SECONDS
 
 STILL: Final = 0.002
 """A scenario that computes for less than this part of its time does nothing. Under a load of many processes

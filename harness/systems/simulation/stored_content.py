@@ -31,7 +31,7 @@ from onceproof.engine.state.snapshot import decode_task_snapshot
 from onceproof.engine.state.stored import BROADCAST, EncodedOperator, EncodedTable, NativePart
 from onceproof.engine.state.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from onceproof.harness.systems.simulation.checkpoint_recorder import Progress, RecordedCheckpoint, Upstream
-from onceproof.harness.systems.simulation.engine_settings import DATABASES
+from onceproof.harness.systems.simulation.simulated_job import DATABASES
 
 Contents: TypeAlias = Mapping[tuple[str, str, int], Counter[str]]
 """By operator, state and key group, its entries as text."""

@@ -38,8 +38,7 @@ from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.harness.model.scenario import Operation, Scenario
 from onceproof.harness.systems.fault_clock import ProcessKilled, Waiting
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.clock import Clock
+from onceproof.harness.systems.simulation.agenda import Agenda, Clock
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage

@@ -38,22 +38,24 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.clock_jumps import first_ahead_ms
 from onceproof.harness.systems.fault_clock import MasterKilled, PowerLost, ProcessKilled
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX, Action, Slot
-from onceproof.harness.systems.simulation.agenda import Agenda
-from onceproof.harness.systems.simulation.changing_input import ChangingLog
-from onceproof.harness.systems.simulation.clock import Clock
-from onceproof.harness.systems.simulation.endless_input import EndlessInput
+from onceproof.harness.systems.simulation.aftermath import (
+    circle_of_waits,
+    report_leaks,
+    report_unfired_timers,
+)
+from onceproof.harness.systems.simulation.agenda import Agenda, Clock
+from onceproof.harness.systems.simulation.checkpoint_storages import LATE_PUTS, storage_for
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.job_process import SimulatedProcess
 from onceproof.harness.systems.simulation.job_processes import JobProcesses
-from onceproof.harness.systems.simulation.late_put_storage import LATE_PUTS, storage_for
-from onceproof.harness.systems.simulation.leak_search import report_leaks, report_unfired_timers
 from onceproof.harness.systems.simulation.neighbour import move_in
 from onceproof.harness.systems.simulation.orphaned_tasks import OrphanedTasks
 from onceproof.harness.systems.simulation.process_ports import ProcessPorts
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.schedule import NO_DRAWS, Chooser, FairChooser, chooser_of
+from onceproof.harness.systems.simulation.simulated_input import ChangingLog, EndlessInput
 from onceproof.harness.systems.simulation.simulated_io import SimulatedLog
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.simulated_storage import (
@@ -62,7 +64,6 @@ from onceproof.harness.systems.simulation.simulated_storage import (
     no_fault,
     process_recovers,
 )
-from onceproof.harness.systems.simulation.standstill import circle_of_waits
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.user_requests import UserRequests
 

@@ -29,7 +29,7 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.mounted_storage import MountedStorage
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered, recover
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
+from onceproof.engine.runtime.spark.target import spark_storage
 from onceproof.engine.runtime.spark_executors import TIMEOUT
 from onceproof.engine.runtime.spark_session import spark_context
 from onceproof.engine.runtime.spark_settings import settings_on_this_machine

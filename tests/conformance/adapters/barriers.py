@@ -32,8 +32,8 @@ from onceproof.engine.task.barriers.events import (
 )
 from onceproof.engine.task.barriers.tracker import BarrierTracker
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
-from onceproof.engine.task.in_flight import InFlightRecorder, buffers_of
 from onceproof.engine.task.outputs import ahead_of_all
+from onceproof.engine.task.unaligned_task import InFlightRecorder, buffers_of
 
 
 class Gate:

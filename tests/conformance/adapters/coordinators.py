@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
-from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator, checkpoint_tasks
 from onceproof.engine.checkpoint.events import (
     AbortPending,
     AnsweredTooLate,
@@ -28,7 +28,6 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.failure_counter import FailureCounter
-from onceproof.engine.checkpoint.plan_calculator import checkpoint_tasks
 from onceproof.engine.checkpoint.request_queue import CheckpointRequest, RequestQueue, TooEarly
 from onceproof.engine.configuration import UNLIMITED_RESTARTS as UNLIMITED
 from onceproof.engine.configuration import CheckpointSettings

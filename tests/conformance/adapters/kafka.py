@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
-from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
 from onceproof.engine.connectors.kafka.transactions import (
     CommitAnswer,
+    TransactionalId,
     TransactionalProducer,
     TransactionHandle,
     Transactions,

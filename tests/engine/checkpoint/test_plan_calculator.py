@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceproof.engine.checkpoint.plan_calculator import checkpoint_tasks
+from onceproof.engine.checkpoint.coordinator import checkpoint_tasks
 from onceproof.engine.messages import TaskId
 
 LEFT, RIGHT = TaskId(0, 0), TaskId(0, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceproof.engine.checkpoint.retention import JobOutcome, is_retained
+from onceproof.engine.checkpoint.completed_store import JobOutcome, is_retained
 from onceproof.engine.configuration import CHECKPOINT_RETENTION
 
 FINISHED, CANCELED, FAILED, SUSPENDED = JobOutcome

@@ -23,10 +23,10 @@ from onceproof.engine.configuration.runtimes import (
 from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.runtime.local import execute as execute_locally
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
-from onceproof.engine.runtime.spark_options import spark_options
-from onceproof.engine.runtime.workers import placement
-from onceproof.engine.runtime.workers.placement import refuse_what_needs_one_process
+from onceproof.engine.runtime.spark.target import spark_storage
+from onceproof.engine.runtime.spark_settings import spark_options
+from onceproof.engine.runtime.workers import protocol
+from onceproof.engine.runtime.workers.protocol import refuse_what_needs_one_process
 from onceproof.engine.runtime.workers.worker_coordinator import execute as execute_in_workers
 from tests.engine.option_samples import SAMPLES, others_for
 from tests.engine.runtime.conftest import Job
@@ -86,7 +86,7 @@ def test_there_is_a_value_for_every_option():
 def test_option_counts_or_is_refused_or_logged_with_a_reason(runtime, key, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # Another test of this process may have opened a database, behind which it forks no workers.
-    monkeypatch.setattr(placement, "has_opened", lambda: False)
+    monkeypatch.setattr(protocol, "has_opened", lambda: False)
     given = {**others_for(key), key: SAMPLES[key]}
     others = {name: value for name, value in given.items() if name != key}
     said = ""

@@ -17,8 +17,7 @@ from onceproof.engine.connectors.buckets import (
 from onceproof.engine.connectors.commit_ledger import entry_of
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
-from onceproof.engine.connectors.part_files import FileSinkBroken
-from onceproof.engine.connectors.part_transactions import parts_of
+from onceproof.engine.connectors.part_files import FileSinkBroken, parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.file_calls import SystemFileCalls
 from onceproof.engine.functions import SinkFunction

@@ -11,9 +11,8 @@ from onceproof.engine.connectors.buckets import BucketAssigner
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
 from onceproof.engine.connectors.object_sink_function import ObjectSinkFunction
-from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed, OutputFileConfig
+from onceproof.engine.connectors.part_files import FileSinkBroken, FileSinkFailed, OutputFileConfig, parts_of
 from onceproof.engine.connectors.part_objects import PART_BYTES, WrongAddress, mark_of_object
-from onceproof.engine.connectors.part_transactions import parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.connectors.s3_calls import S3Calls, s3_calls
 from onceproof.engine.formats.parquet_files import ParquetBulkWriters

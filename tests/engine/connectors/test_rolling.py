@@ -8,8 +8,7 @@ from onceproof.engine.api.data_types import DataTypes
 from onceproof.engine.connectors.buckets import BucketAssigner
 from onceproof.engine.connectors.encoders import Encoder
 from onceproof.engine.connectors.file_sink import FileSink
-from onceproof.engine.connectors.part_files import FileSinkBroken
-from onceproof.engine.connectors.part_transactions import parts_of
+from onceproof.engine.connectors.part_files import FileSinkBroken, parts_of
 from onceproof.engine.connectors.rolling import RollingPolicy
 from onceproof.engine.formats.parquet_files import ParquetBulkWriters
 

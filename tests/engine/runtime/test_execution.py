@@ -7,6 +7,7 @@ from collections import deque
 import pytest
 
 from onceproof.engine import MapFunction, SinkFunction, StreamExecutionEnvironment
+from onceproof.engine.checkpoint.completed_store import JobOutcome
 from onceproof.engine.checkpoint.events import (
     DiscardCheckpoint,
     DiscardHandle,
@@ -14,7 +15,6 @@ from onceproof.engine.checkpoint.events import (
     TriggerRequested,
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle, encode_metadata, handle_of
-from onceproof.engine.checkpoint.retention import JobOutcome
 from onceproof.engine.configuration import CheckpointSettings, FixedDelayRestarts
 from onceproof.engine.errors import UnrecoverableError
 from onceproof.engine.job.events import StartJob

@@ -16,7 +16,7 @@ from tests.patience import PATIENCE_SECONDS
 BEATS = 5
 BUSY = """
 import socket, sys
-from onceproof.engine.runtime.workers.lifeline import keep_alive
+from onceproof.engine.runtime.workers.link import keep_alive
 keep_alive(socket.socket(fileno=int(sys.argv[1])), 20)
 while True:
     pass

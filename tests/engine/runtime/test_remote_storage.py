@@ -15,7 +15,7 @@ from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.mounted_storage import MountedStorage, open_storage
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.restore_point import NoRestorePoint, read_restore_point
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
+from onceproof.engine.runtime.spark.target import spark_storage
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
 from onceproof.harness.services.object_store_server import BUCKET
 from tests.patience import PATIENCE_SECONDS

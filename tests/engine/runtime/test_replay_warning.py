@@ -14,7 +14,7 @@ from onceproof.engine import (
     TwoPhaseCommitSinkFunction,
 )
 from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.runtime.replay_warning import warn_of_lossy_sources
+from onceproof.engine.runtime.job_warnings import warn_of_lossy_sources
 
 
 class Once(CollectionSource):

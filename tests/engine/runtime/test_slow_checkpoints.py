@@ -15,7 +15,7 @@ from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime import job_log
 from onceproof.engine.runtime.job_result import JobExecutionFailed
-from onceproof.engine.runtime.slow_checkpoints import Delay, Stage, slowest_of
+from onceproof.engine.runtime.job_warnings import Delay, Stage, slowest_of
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
 

@@ -9,14 +9,15 @@ import pytest
 from onceproof.engine import Configuration
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import JavaInstallation
-from onceproof.engine.runtime.spark_options import (
+from onceproof.engine.runtime.spark_settings import (
     SparkOptions,
     is_local,
+    launch_variables,
     properties_text,
     read_properties,
+    settings_of,
     spark_options,
 )
-from onceproof.engine.runtime.spark_settings import launch_variables, settings_of
 
 JAVA = JavaInstallation(Path("/java"), 17)
 FOLDER = Path("/tmp/session-of-the-driver")

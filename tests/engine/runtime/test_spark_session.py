@@ -21,8 +21,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from onceproof.engine.runtime import spark_session as module
-from onceproof.engine.runtime.spark_interrupts import own_interrupts
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, SparkFailed, one_line, spark_log, start_spark
+from onceproof.engine.runtime.spark_surroundings import own_interrupts
 
 pytestmark = pytest.mark.spark
 

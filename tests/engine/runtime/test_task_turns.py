@@ -11,8 +11,7 @@ from onceproof.engine.configuration.alignment import AlignmentKind as Alignment
 from onceproof.engine.configuration.alignment import CheckpointOptions
 from onceproof.engine.elements import CheckpointBarrier
 from onceproof.engine.runtime.clocks import Clocks
-from onceproof.engine.runtime.task_turns import Schedule, Turn
-from onceproof.engine.runtime.turn_length import Pace
+from onceproof.engine.runtime.task_turns import Pace, Schedule, Turn
 from onceproof.engine.task.events import Deliver
 from onceproof.engine.task.task import TaskState
 from onceproof.engine.task.task_counters import BACKPRESSURED, TaskCounters

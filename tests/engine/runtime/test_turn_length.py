@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 
 from onceproof.engine.elements import Watermark
-from onceproof.engine.runtime.turn_length import Pace, head_of
+from onceproof.engine.runtime.task_turns import Pace, head_of
 
 MS = 1_000_000
 

@@ -14,7 +14,7 @@ from onceproof.engine.elements import (
     CheckpointBarrier,
     Watermark,
 )
-from onceproof.engine.runtime.turn_length import Pace
+from onceproof.engine.runtime.task_turns import Pace
 from onceproof.engine.runtime.workers.channels import IncomingChannel, OutgoingChannel
 from onceproof.engine.runtime.workers.link import CREDIT, ELEMENT, Link
 from onceproof.engine.task.outputs import SingleOutput

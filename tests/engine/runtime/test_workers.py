@@ -28,9 +28,9 @@ from onceproof.engine.configuration.option import ConfigurationError
 from onceproof.engine.connectors.source import Source, SplitReader
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.runtime.job_result import JobCancelled, JobExecutionFailed
-from onceproof.engine.runtime.workers import placement
+from onceproof.engine.runtime.workers import protocol
 from onceproof.engine.runtime.workers import worker_coordinator as workers
-from onceproof.engine.runtime.workers.placement import OPTION
+from onceproof.engine.runtime.workers.protocol import OPTION
 from tests.patience import PATIENCE_SECONDS
 
 MODES = {
@@ -382,7 +382,7 @@ def test_rows_collected_in_this_process_are_refused():
 
 
 def test_rocksdb_is_refused_where_its_threads_would_be_lost(job, monkeypatch):
-    monkeypatch.setattr(placement, "has_opened", lambda: True)
+    monkeypatch.setattr(protocol, "has_opened", lambda: True)
     with pytest.raises(InvalidJob, match=r"this process has used rocksdb before, .*: start the job in a"):
         workers.execute(job.graph(state__backend__type="rocksdb", **TWO))
 

@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from onceproof.engine.state.external_sort import MOST_RUNS, ExternalSort
-from onceproof.engine.state.unstable_sort import java_order, sorted_places
+from onceproof.engine.state.external_sort import MOST_RUNS, ExternalSort, java_order, sorted_places
 
 FEW_BYTES = 20_000
 

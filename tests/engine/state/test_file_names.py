@@ -14,8 +14,15 @@ from onceproof.engine.checkpoint.metadata import (
     encode_metadata,
 )
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.file_envelope import METADATA_MAGIC, SNAPSHOT_MAGIC, DamagedFile, seal
-from onceproof.engine.state.file_names import is_database_file, is_plain_name, leads_out
+from onceproof.engine.state.file_envelope import (
+    METADATA_MAGIC,
+    SNAPSHOT_MAGIC,
+    DamagedFile,
+    is_database_file,
+    is_plain_name,
+    leads_out,
+    seal,
+)
 from onceproof.engine.state.in_flight import ChannelIndex
 from onceproof.engine.state.rocksdb.database import Database, DatabaseUnreadable
 from onceproof.engine.state.snapshot import decode_task_snapshot

@@ -19,12 +19,12 @@ from onceproof.harness.campaign.file_stores import store_of
 from onceproof.harness.campaign.scenario_worker import stop_scenario_process
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
 from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.scenario import CheckpointMode
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.trials.output_files import OutputUnwritable
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run

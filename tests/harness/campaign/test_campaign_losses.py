@@ -16,10 +16,10 @@ from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.campaign.executor import FamilySource
 from onceproof.harness.campaign.file_stores import store_of
 from onceproof.harness.campaign.trial_store import TrialsLost, TrialStore, manifest_of
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import USAGE, exit_code_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.services.object_store_server import BUCKET
 from onceproof.harness.trials.output_files import OutputUnwritable
 from onceproof.harness.trials.run_plan import RunPlan

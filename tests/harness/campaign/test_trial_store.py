@@ -18,8 +18,8 @@ from onceproof.harness.campaign.trial_store import (
     verified_table,
 )
 from onceproof.harness.campaign.trial_tables import TrialTables
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.trials.output_files import OutputUnwritable, made_folder
 
 WORD_COUNT = Path(__file__).parents[3] / "scenarios" / "word_count.py"

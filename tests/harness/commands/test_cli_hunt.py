@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceproof.harness.commands import hunt as hunt_module
-from onceproof.harness.commands.hunt_cli import seconds_of
+from onceproof.harness.commands.runs_cli import seconds_of
 from onceproof.harness.trials.hunt_state import read_state
 from onceproof.harness.trials.hunting import SIZE
 from onceproof.reports.render import read

@@ -13,7 +13,7 @@ from time import monotonic, sleep
 import pytest
 
 from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.commands.interruption import interruptible
+from onceproof.harness.commands.endings import interruptible
 from onceproof.harness.trials.output_files import OUTCOMES
 from onceproof.reports.text import counted
 from tests.patience import PATIENCE_SECONDS
@@ -73,7 +73,7 @@ def test_interrupt_keeps_the_finished_scenarios(
 def test_second_signal_ends_the_process_at_once(number: signal.Signals, code: int) -> None:
     program = """
 import time
-from onceproof.harness.commands.interruption import interruptible
+from onceproof.harness.commands.endings import interruptible
 with interruptible():
     try:
         print("begun", flush=True)

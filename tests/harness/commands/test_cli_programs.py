@@ -125,12 +125,6 @@ def test_a_signal_ends_a_real_run_with_a_report_and_no_further_run(reader: Path)
     assert (reader / "out" / "index.html").is_file()
 
 
-def test_the_oracle_of_the_page_is_one(reader: Path) -> None:
-    (reader / "oracle.py").write_text(blocks("python")[2], encoding="utf-8")
-    (reader / "copier.toml").write_text('oracle = "oracle.py"\n' + blocks("toml")[0], encoding="utf-8")
-    check_family(load_family(str(reader / "copier.toml")))
-
-
 def test_the_page_names_every_placeholder() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert [name for name in PLACEHOLDERS if f"`{{{name}}}`" not in text] == []

@@ -155,7 +155,7 @@ def test_explain_writes_a_page_for_a_failure_on_the_local_runtime(
             seed_of_run(family, LocalSystem(), kills_the_process_after_a_checkpoint), family.name, 0
         )
     )
-    options = ["--system", "local", "--shrink-runs", "8", "--out", "why"]
+    options = ["--system", "local", "--shrink-runs", "3", "--out", "why"]
     ended = onceproof("explain", seed, "--family", "forgetful.py", *options)
     assert ended.code == 1, ended.error
     lines = ended.out.splitlines()

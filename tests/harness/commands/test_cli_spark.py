@@ -14,7 +14,7 @@ import pytest
 
 from onceproof.engine.configuration import ConfigurationError
 from onceproof.engine.runtime.java import find_java
-from onceproof.engine.runtime.spark_options import SparkOptions
+from onceproof.engine.runtime.spark_settings import SparkOptions
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import run
 from tests.patience import PATIENCE_SECONDS
@@ -116,13 +116,20 @@ def spark_submit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[s
     import pyspark
 
     home = Path(pyspark.__file__).parent
+    # Java lives for seconds here; its second compiler would take more time than it saves.
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return subprocess.run(
-        [str(home / "bin" / "spark-submit"), "--master", "local[3,4]", *arguments],
+        [
+            str(home / "bin" / "spark-submit"),
+            *("--master", "local[3,4]", "--driver-java-options", quick),
+            *arguments,
+        ],
         cwd=folder,
         env={
             **os.environ,
             "JAVA_HOME": str(find_java(os.environ).home),
             "SPARK_HOME": str(home),
+            "SPARK_LAUNCHER_OPTS": quick,
             "PYSPARK_PYTHON": sys.executable,
         },
         capture_output=True,

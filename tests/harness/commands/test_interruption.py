@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from onceproof.harness.commands.interruption import interruptible
+from onceproof.harness.commands.endings import interruptible
 
 
 class Closed:

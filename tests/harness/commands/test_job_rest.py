@@ -12,8 +12,7 @@ import pytest
 from rich.console import Console
 
 from onceproof.engine.runtime.job_requests import JobAnswer, JobRequest
-from onceproof.engine.runtime.monitor.bounded_server import BoundedServer
-from onceproof.engine.runtime.monitor.http_answers import Gate
+from onceproof.engine.runtime.monitor.bounded_server import BoundedServer, Gate
 from onceproof.engine.runtime.monitor.monitor_messages import Answered
 from onceproof.engine.runtime.monitor.rest_api import JobBoard, RestApi
 from onceproof.engine.runtime.monitor.rest_note import RestNote, note_path, read_note, write_note

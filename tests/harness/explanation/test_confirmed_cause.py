@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
+from onceproof.harness.explanation.cause import ConfirmedCause
 
 CAUSE = ConfirmedCause(
     "dedup", "Dedup keeps `self.seen` outside Flink state", "/jobs/orders.py", 52, "with `self.seen` kept"

@@ -60,6 +60,7 @@ def test_every_kind_of_event_has_a_line() -> None:
     history.write_refused(11, "count-0", 4)
     history.checkpoint_declined(11, "count-0", 4)
     history.job_finished(12)
+    history.part_dead(12, "reader")
     history.input_read(12, {"words": 5}, {"words": 6})
     kinds = {kind for _, kind, _, _ in history.events}
     # No system records a trigger; the trace has it.

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from onceproof.harness.generation import fault_patterns
-from onceproof.harness.generation.drawn_faults import draw_kill
+from onceproof.harness.generation.drawn_faults import JobOutline, draw_kill
 from onceproof.harness.generation.generator import UNAIMED, generate
-from onceproof.harness.generation.job_outline import JobOutline
 from onceproof.harness.generation.outside_faults import with_outside_faults
 from onceproof.harness.generation.server_faults import with_server_faults
 from onceproof.harness.model.chance import Chance

@@ -14,9 +14,11 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.program_family import ProgramFamily
+from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.scenario import check, from_json, to_json
+from tests.harness.systems.program.programs import MEASURED
 
-GOLDEN = "3655e5eabc5520d8"
+GOLDEN = "2450b3c4ef7bb68d"
 FILE = """
 [program]
 command = ["job", "{input}", "{parallelism}"]
@@ -28,6 +30,12 @@ kind = "postgres"
 table = "rows"
 [marks]
 completed = "stored"
+spilled = "^spilled"
+[[fault]]
+name = "fail over"
+command = ["promote", "{postgres}"]
+undo = { url = "http://localhost/back" }
+lasts_ms = 300
 """
 
 
@@ -64,12 +72,17 @@ def test_every_kind_that_strikes_a_program_is_drawn_at_points_it_passes(family: 
     kinds = Counter(fault.kind for fault in faults)
     assert set(kinds) == {
         *("kill_process", "kill_task", "kill_all", "pause_process"),
-        *("kill_server", "pause_server", "cut_connection"),
+        *("kill_server", "pause_server", "cut_connection", "own_fault"),
     }
     assert min(kinds.values()) > 5, kinds
-    assert {fault.point for fault in faults} == {"element", "committed", "restored", "completed"}
+    assert {fault.point for fault in faults} == {"element", "committed", "restored", "completed", "mark"}
+    assert {fault.mark for fault in faults} == {"", "spilled"}
+    assert {fault.task for fault in faults if fault.kind == "kill_task"} == {"worker"}
     assert {fault.server for fault in faults} == {"", "kafka", "postgres"}
     assert any(fault.rescale_to for fault in faults)
+    own = [fault for fault in faults if fault.kind == "own_fault"]
+    assert {fault.name for fault in own} == {"fail over"}
+    assert 0 <= min(fault.delay for fault in own) < max(fault.delay for fault in own) <= 300
     assert {scenario.parallelism for scenario in scenarios} == {1, 2, 3}
     assert 40 < sum(bool(scenario.asked) for scenario in scenarios) < 150
 
@@ -82,6 +95,34 @@ def test_a_plain_program_is_only_killed_paused_and_stopped(tmp_path: Path) -> No
     assert {fault.kind for fault in faults} == {"kill_process", "pause_process"}
     assert not any(fault.rescale_to for fault in faults)
     assert {scenario.parallelism for scenario in scenarios} == {1}
+    assert {fault.mark for fault in faults} == {"", "bytes_written"}
+
+
+def test_kills_wait_for_no_more_rows_than_a_program_shows(tmp_path: Path) -> None:
+    (tmp_path / "oracle.py").write_text(
+        "from onceproof import FamilyOptions, Workload\n"
+        "record_schema, row_schema = 'n BIGINT', 'n BIGINT'\n"
+        "options = FamilyOptions(table_keys=1, versions=lambda *_: [])\n"
+        "def generate(random): return Workload({'n': [(n, n) for n in range(50)]})\n"
+        "def expected(records, declared): return [(1,), (2,)]\n",
+        encoding="utf-8",
+    )
+    family = program(tmp_path, f'oracle = "oracle.py"\n{FILE}')
+    measured = replace(MEASURED, records=50, rows=4)
+
+    def waits(seed: int, measured: Measured | None) -> list[int]:
+        faults = with_program_faults(family, generate(family, seed), measured).faults
+        return [fault.occurrence for fault in faults if fault.point == "committed"]
+
+    # Rows replace each other, and a reader sees as many as the control run has shown.
+    assert max(most for seed in range(100) for most in waits(seed, measured)) == 4
+    assert max(most for seed in range(100) for most in waits(seed, None)) > 40
+    replacing = (tmp_path / "oracle.py").read_text(encoding="utf-8")
+    (tmp_path / "oracle.py").write_text(
+        replacing.replace("options = FamilyOptions(", "other = dict("), encoding="utf-8"
+    )
+    family = program(tmp_path, f'oracle = "oracle.py"\n{FILE}')
+    assert max(most for seed in range(100) for most in waits(seed, measured)) == 2
 
 
 def test_the_promise_decides_the_mode(tmp_path: Path) -> None:

@@ -25,6 +25,16 @@ kind = "files"
 [output]
 kind = "files"
 """
+WRITER = """
+[[process]]
+name = "writer"
+command = ["write"]
+"""
+CUT = """
+[[fault]]
+name = "cut"
+command = ["cut"]
+"""
 ORACLE = """
 from onceproof import Workload
 record_schema = "word STRING"
@@ -54,6 +64,16 @@ def test_a_file_of_seven_lines_is_enough(write):
     assert file.servers == ()
 
 
+def test_marks_of_any_name_and_parts_that_are_killed_alone(write):
+    never = f'{WRITER}restart = "never"\nalone = false\n{WRITER.replace("writer", "reader")}'
+    text = PLAIN.replace("[input]", f'parts = ["x"]\n{never}[marks]\nflushed = "f"\ncompleted = "c"\n[input]')
+    file = read_program_file(write(text))
+    assert file.own_marks == ("flushed",)
+    assert file.points == ("completed", "committed", "restored", "element")
+    assert [each.name for each in file.processes] == ["program", "writer", "reader"]
+    assert file.alone == ("program", "reader", "x")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "line"),
     [
@@ -66,6 +86,32 @@ def test_a_file_of_seven_lines_is_enough(write):
             "{python}",
             "{pyton}",
             r"program\.command\[0\]: \{pyton\} stands for nothing; did you mean python\?",
+        ),
+        ('command = ["{python}", "job.py"]', "", r"missing field program, how it starts; or "),
+        (
+            "[input]",
+            '[marks]\nbytes_written = "x"\n[input]',
+            r"marks: 'bytes_written' is seen without a mark",
+        ),
+        ("[input]", f"{WRITER}{WRITER}[input]", r"process: the name 'writer' stands twice"),
+        ("[input]", f"{WRITER}redy = 'x'\n[input]", r"unknown field process\.redy; did you mean ready\?"),
+        ("[input]", f"{WRITER.replace('writer', '../w')}[input]", r"process\[.*name: expected str matching"),
+        (
+            'kind = "files"\n[o',
+            f'kind = "stdin"\n{WRITER}[o',
+            r"process: only program\.command can have 'stdin' or 'stdout' at its ends",
+        ),
+        ("[input]", '[[fault]]\nname = "cut"\n[input]', r"fault 'cut': give it a command or a request"),
+        ("[input]", f"{CUT}lasts_ms = 5\n[input]", r"fault 'cut': lasts_ms needs undo"),
+        (
+            "[input]",
+            f'{CUT}undo = ["{{inptu}}"]\n[input]',
+            r"fault\[0\]: \{inptu\} stands for nothing; did you",
+        ),
+        (
+            "[input]",
+            f"{CUT}undo = {{uri = 'x'}}\n[input]",
+            r"unknown field fault\.undo\.uri; did you mean url\?",
         ),
         (
             "[input]",

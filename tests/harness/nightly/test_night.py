@@ -14,10 +14,10 @@ from onceproof.engine.runtime.spark_session import SparkFailed
 from onceproof.harness.campaign.campaign_plan import CampaignPlan
 from onceproof.harness.campaign.pipeline import CampaignResult, run_campaign
 from onceproof.harness.commands.cli import main
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.exit_codes import INTERRUPTED, NOTHING_RAN
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.nightly import night as nightly
 from onceproof.harness.nightly.night import NightPlan, Part
 from onceproof.harness.nightly.night_history import NightHistory

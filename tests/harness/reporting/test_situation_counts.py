@@ -7,7 +7,7 @@ from collections import Counter
 from onceproof.harness.checkers.coverage import CAMPAIGN
 from onceproof.harness.checkers.situations import NAMES, RARE, SITUATIONS
 from onceproof.harness.model.system import System, find_system
-from onceproof.harness.reporting.situation_counts import situation_counts
+from onceproof.harness.reporting.report_builder import situation_counts
 from onceproof.harness.trials.tally import FamilyTally, Tally
 from onceproof.reports.model import SituationCount
 

@@ -15,9 +15,8 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.sensitivity.experiment import COSTS, DesignedTrial, Experiment, means_of
-from onceproof.harness.sensitivity.findings import cost_sentence
 from onceproof.harness.sensitivity.parameters import SPACE
-from onceproof.harness.sensitivity.report_section import sensitivity_of, with_sensitivity
+from onceproof.harness.sensitivity.report_section import cost_sentence, sensitivity_of, with_sensitivity
 from onceproof.harness.sensitivity.sampling import Effect, Explained, design
 from onceproof.reports.model import Report
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
+from onceproof.harness.explanation.cause import ConfirmedCause
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family

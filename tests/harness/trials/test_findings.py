@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.checkers.known_failures import KnownSignature
-from onceproof.harness.explanation.confirmed_cause import ConfirmedCause
+from onceproof.harness.explanation.cause import ConfirmedCause
 from onceproof.harness.explanation.decisions import Decision, DecisionEffect, DecisionEffects, Effect, Kind
 from onceproof.harness.model.history import ATTEMPT_STARTED, History
 from onceproof.harness.reporting.report_builder import build_report, failure_of

@@ -10,8 +10,7 @@ from onceproof.harness.checkers import Signature
 from onceproof.harness.model.scenario import Scenario, Schedule
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.shrinking.removals import needed_of
-from onceproof.harness.trials.mutant_trials import Killing, Result
-from onceproof.harness.trials.shrunk_sizes import shrunk_lines
+from onceproof.harness.trials.mutant_trials import Killing, Result, shrunk_lines
 
 Make = Callable[..., Scenario]
 LOST: Signature = ("exactly_once", "lost")

@@ -9,10 +9,10 @@ import pytest
 
 from onceproof.harness.checkers.checker import Signature
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.budget import Budget
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.trials.failures import FailureCase, examine_failures
 from onceproof.harness.trials.run_plan import RunPlan
 from onceproof.harness.trials.runner import RunResult, run

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
+from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator, CheckpointTasks, checkpoint_tasks
 from onceproof.engine.checkpoint.metadata import SubtaskState
 from onceproof.engine.checkpoint.pending import PendingCheckpoint
-from onceproof.engine.checkpoint.plan_calculator import CheckpointTasks, checkpoint_tasks
 from onceproof.engine.functions import FunctionSnapshotContext
 from onceproof.engine.messages import Send, TaskId
 from onceproof.engine.operators.base import OperatorContext

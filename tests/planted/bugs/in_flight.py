@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 import onceproof.engine.checkpoint.in_flight_redistribution as redistribution
-import onceproof.engine.task.in_flight as recording
+import onceproof.engine.task.unaligned_task as recording
 from onceproof.engine.checkpoint.in_flight_redistribution import KeyFilter
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata, StateHandle
 from onceproof.engine.elements import Buffer, Record
@@ -17,9 +17,9 @@ from onceproof.engine.task.barriers.events import BarrierEffect
 from onceproof.engine.task.barriers.tracker import BarrierCount
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import Restore
-from onceproof.engine.task.in_flight import InFlightRecorder
 from onceproof.engine.task.outputs import Queue
 from onceproof.engine.task.task import Task
+from onceproof.engine.task.unaligned_task import InFlightRecorder
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import SMALL_JOBS, Reached, mutant
 

@@ -8,8 +8,7 @@ from typing import Any
 from onceproof.engine.connectors.kafka.kafka_source import KafkaSource
 from onceproof.engine.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
-from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
-from onceproof.engine.connectors.kafka.transactions import CommitAnswer, TransactionHandle
+from onceproof.engine.connectors.kafka.transactions import CommitAnswer, TransactionalId, TransactionHandle
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 from onceproof.engine.connectors.commit_ledger import CommitLedger
 from onceproof.engine.connectors.object_sink_function import NOTES, ObjectSinkFunction
-from onceproof.engine.connectors.part_files import Mark
+from onceproof.engine.connectors.part_files import Mark, Transaction, parts_of
 from onceproof.engine.connectors.part_objects import (
     PartObject,
     PartObjectLost,
     mark_of_object,
     object_folder,
 )
-from onceproof.engine.connectors.part_transactions import Transaction, parts_of
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.object_calls import ObjectCalls
 from onceproof.harness.model.mutants.patching import replaced

@@ -25,9 +25,8 @@ from onceproof.engine.state.in_flight import ChannelId
 from onceproof.engine.state.stored import EncodedTable, NativePart
 from onceproof.engine.task import unaligned_task
 from onceproof.engine.task.events import TaskEffect
-from onceproof.engine.task.in_flight import InFlightRecorder
 from onceproof.engine.task.task import STOPPED, Task
-from onceproof.engine.task.unaligned_task import UnalignedTask
+from onceproof.engine.task.unaligned_task import InFlightRecorder, UnalignedTask
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
-from onceproof.engine.connectors.jdbc.transaction_names import SessionName, owner_prefix, transaction_name_of
-from onceproof.engine.connectors.jdbc.two_phase_database import TwoPhaseSession
+from onceproof.engine.connectors.jdbc.two_phase_database import (
+    SessionName,
+    TwoPhaseSession,
+    owner_prefix,
+    transaction_name_of,
+)
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant

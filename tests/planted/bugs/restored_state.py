@@ -19,8 +19,7 @@ from onceproof.engine.state.snapshot import KeyedSnapshot, TableSnapshot
 from onceproof.engine.state.stored import EncodedTable
 from onceproof.engine.state.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from onceproof.engine.state.ttl_states import TtlSingleValueState
-from onceproof.engine.task.in_flight import InFlightRecorder
-from onceproof.engine.task.unaligned_task import UnalignedTask
+from onceproof.engine.task.unaligned_task import InFlightRecorder, UnalignedTask
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 

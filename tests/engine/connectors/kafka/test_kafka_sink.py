@@ -28,8 +28,7 @@ from onceproof.engine.connectors.kafka.kafka_errors import (
 )
 from onceproof.engine.connectors.kafka.kafka_sink import KafkaSinkBuilder
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
-from onceproof.engine.connectors.kafka.transactional_ids import TransactionalId
-from onceproof.engine.connectors.kafka.transactions import ProducerRecord
+from onceproof.engine.connectors.kafka.transactions import ProducerRecord, TransactionalId
 from onceproof.engine.connectors.kafka.wire_protocol import BrokerConnection
 from onceproof.engine.connectors.two_phase import CommitFailed
 from onceproof.engine.functions import RuntimeContext

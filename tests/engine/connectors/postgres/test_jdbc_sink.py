@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from onceproof.engine import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink, Types
-from onceproof.engine.connectors.jdbc.database_errors import LostTransaction, RefusedByDatabase
 from onceproof.engine.connectors.jdbc.db_api_database import with_parameters
+from onceproof.engine.connectors.jdbc.two_phase_database import LostTransaction, RefusedByDatabase
 from onceproof.harness.services.postgres_server import PostgresServer
 
 INSERT = "INSERT INTO numbers (n, word) VALUES (?, ?)"

@@ -21,7 +21,7 @@ from onceproof.engine import (
     PostgresUpsertSink,
     PostgresWriteAheadSink,
 )
-from onceproof.engine.connectors.jdbc.database_errors import LostTransaction
+from onceproof.engine.connectors.jdbc.two_phase_database import LostTransaction
 from onceproof.engine.connectors.postgres.table_guard import ReadUpTo, TableReplaced
 from onceproof.engine.connectors.source import SplitReader
 from onceproof.engine.connectors.upsert_fence import LostRows

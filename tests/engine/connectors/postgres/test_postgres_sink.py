@@ -9,12 +9,14 @@ import psycopg
 import pytest
 
 from onceproof.engine import JdbcConnectionOptions, PostgresSink
-from onceproof.engine.connectors.jdbc.database_errors import (
+from onceproof.engine.connectors.jdbc.two_phase_database import (
     DatabaseUnavailable,
     LostTransaction,
     RefusedByDatabase,
+    SessionName,
+    TransactionName,
+    is_dead,
 )
-from onceproof.engine.connectors.jdbc.transaction_names import SessionName, TransactionName, is_dead
 from onceproof.engine.connectors.postgres import timed_connection
 from onceproof.engine.connectors.two_phase import CommitFailed
 from onceproof.harness.services.postgres_server import PostgresServer

@@ -22,7 +22,7 @@ from onceproof.engine import (
     RuntimeContext,
     StreamExecutionEnvironment,
 )
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable, RefusedByDatabase
 from onceproof.engine.connectors.postgres.postgres_sources import WrongRange
 from onceproof.engine.connectors.postgres.table_guard import ReadUpTo, TableReplaced
 from onceproof.engine.connectors.source import SplitReader

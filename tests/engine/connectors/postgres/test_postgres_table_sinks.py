@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from onceproof.engine import JdbcConnectionOptions, PostgresUpsertSink, PostgresWriteAheadSink
-from onceproof.engine.connectors.jdbc.database_errors import (
+from onceproof.engine.connectors.jdbc.two_phase_database import (
     DatabaseUnavailable,
     LostTransaction,
     RefusedByDatabase,

@@ -10,8 +10,7 @@ from importlib.resources import files
 
 import pytest
 
-from onceproof.engine.runtime.monitor.bounded_server import BoundedServer
-from onceproof.engine.runtime.monitor.http_answers import Gate
+from onceproof.engine.runtime.monitor.bounded_server import BoundedServer, Gate
 from onceproof.engine.runtime.monitor.monitor_process import PAGE
 from onceproof.engine.runtime.monitor.rest_api import JobBoard, RestApi
 from tests.browser import MISSING, Browser, found_browser, pictures_folder

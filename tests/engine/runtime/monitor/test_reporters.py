@@ -16,11 +16,11 @@ from onceproof.engine.configuration import job_settings
 from onceproof.engine.configuration.monitor_options import ReporterSettings
 from onceproof.engine.extras import ExtraMissing
 from onceproof.engine.runtime.monitor import monitored_runs
-from onceproof.engine.runtime.monitor.http_answers import Gate, Refused, Request
+from onceproof.engine.runtime.monitor.bounded_server import Gate, Refused, Request
 from onceproof.engine.runtime.monitor.log_reporter import LogReporter, line_of
 from onceproof.engine.runtime.monitor.metric_names import all_metrics
 from onceproof.engine.runtime.monitor.publisher import Publisher
-from onceproof.engine.runtime.monitor.rates import Rates
+from onceproof.engine.runtime.monitor.task_readings import Rates
 from tests.engine.runtime.monitor.views import JOB_ID, MAP_ID, earlier_view, job_view
 from tests.patience import PATIENCE_SECONDS
 

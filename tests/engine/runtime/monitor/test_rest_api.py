@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.engine.runtime.job_requests import JobRequest
-from onceproof.engine.runtime.monitor.http_answers import SAFETY_HEADERS, Gate, Refused, Request
+from onceproof.engine.runtime.monitor.bounded_server import SAFETY_HEADERS, Gate, Refused, Request
 from onceproof.engine.runtime.monitor.job_history import MOST_POINTS
 from onceproof.engine.runtime.monitor.monitor_messages import Answered
 from onceproof.engine.runtime.monitor.rest_api import MOST_OPEN, JobBoard, RestApi

@@ -15,8 +15,13 @@ import pytest
 
 from onceproof.engine import Configuration, Encoder, FileSink, StreamExecutionEnvironment
 from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.runtime.monitor.bounded_server import MOST_BODY_BYTES, BoundedServer
-from onceproof.engine.runtime.monitor.http_answers import SAFETY_HEADERS, Answer, Refused
+from onceproof.engine.runtime.monitor.bounded_server import (
+    MOST_BODY_BYTES,
+    SAFETY_HEADERS,
+    Answer,
+    BoundedServer,
+    Refused,
+)
 from onceproof.engine.runtime.monitor.monitor_link import AddressInUse, _listen
 from onceproof.engine.runtime.monitor.rest_note import note_path, read_note
 from tests.patience import PATIENCE_SECONDS

@@ -12,8 +12,8 @@ from onceproof.engine.checkpoint.metadata import (
     SubtaskState,
 )
 from onceproof.engine.messages import AttemptId
+from onceproof.engine.runtime.monitor.checkpoint_statistics import StateGrowth
 from onceproof.engine.runtime.monitor.job_view import GrowingState
-from onceproof.engine.runtime.monitor.state_growth import StateGrowth
 from onceproof.engine.state.stored import SnapshotIndex
 
 

@@ -19,9 +19,9 @@ from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.spark.epoch import Packed
 from onceproof.engine.runtime.spark.epoch_job import EpochJobFailed
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import DRIVER
 from onceproof.engine.runtime.spark.subtask import SubtaskRun
+from onceproof.engine.runtime.spark.target import spark_storage
 
 
 class WorkerDied(BaseException):

@@ -17,7 +17,7 @@ from onceproof.engine.runtime.job_startup import recover_job
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.spark.epoch import GivenGraph, WrongRecipe
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
+from onceproof.engine.runtime.spark.target import spark_storage
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, StorageError
 
 

@@ -27,9 +27,9 @@ from onceproof.engine.runtime.spark.epoch import (
     shape_of,
     unpack,
 )
-from onceproof.engine.runtime.spark.shared_storage import spark_storage
 from onceproof.engine.runtime.spark.stages import DRIVER
 from onceproof.engine.runtime.spark.subtask import EpochIsOver, SubtaskRun
+from onceproof.engine.runtime.spark.target import spark_storage
 from onceproof.engine.types import NotDescribable, objects
 
 SOURCE, SINK = TaskId(0, 0), TaskId(1, 0)

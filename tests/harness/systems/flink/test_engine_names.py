@@ -103,7 +103,7 @@ print(json.dumps([type(each).__name__ for each in (Workload({}), Chance(1).chanc
 def test_source_of_a_family_around_that_of_the_scenario_is_read_to_its_end(run):
     lines = """
 import plain_sources
-from onceproof.scenarios._labelled import LabelledSource
+from onceproof.scenarios._keyed_job import LabelledSource
 from onceproof.scenarios._streams import StreamSource
 records = {"log-0": [(("a", 1), 10), (("b", 2), 20)], "log-1": [], "other-0": [(("c", 3), 5)]}
 source = LabelledSource(StreamSource(plain_sources.RecordsOfScenario(records), "log"))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, TASK_MANAGER, FlinkJob
+from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, TASK_MANAGER
+from onceproof.harness.model.program_processes import FlinkJob
 from onceproof.harness.systems.flink import jobs
 from onceproof.harness.systems.flink.cluster import FlinkAway, FlinkRefuses
 from onceproof.harness.systems.flink.jobs import JobProcess, JobTrial, JobVersion

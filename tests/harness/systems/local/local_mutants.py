@@ -8,8 +8,7 @@ from threading import Event, Thread
 from time import sleep
 
 from onceproof.engine.connectors.file_sink_function import FileSinkFunction
-from onceproof.engine.connectors.part_files import Mark, PartFile, PartFileWriter
-from onceproof.engine.connectors.part_transactions import Transaction, parts_of
+from onceproof.engine.connectors.part_files import Mark, PartFile, PartFileWriter, Transaction, parts_of
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout
 from onceproof.engine.job.events import CancelTasks

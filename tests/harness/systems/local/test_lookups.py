@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable
 from onceproof.engine.functions import RuntimeContext
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from onceproof.engine.connectors.jdbc.database_errors import DatabaseUnavailable, RefusedByDatabase
+from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable, RefusedByDatabase
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.systems.fault_clock import NOTHING_HIT, ClockState

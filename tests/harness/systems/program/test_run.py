@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from onceproof.harness.checkers.verdict import Verdict
+from onceproof.harness.checkers.watched import watched_in
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.model.family import FamilyError
@@ -22,13 +23,16 @@ from onceproof.harness.model.history import (
     ROWS_GONE,
     TASK_FAILED,
 )
+from onceproof.harness.model.history import KILL as KILL_BETWEEN
+from onceproof.harness.model.program_file import BYTES_MARK
 from onceproof.harness.model.scenario import Fault, Operation
-from onceproof.harness.systems.program.run import prepare
+from onceproof.harness.systems.program.preparation import prepare
 from onceproof.harness.systems.program.system import CommandSystem
 from tests.harness.systems.program.programs import (
     COPIES_LINES,
     FILES,
     RECORDS,
+    REMEMBERS,
     events_of,
     program,
     scenario_of,
@@ -38,19 +42,6 @@ from tests.harness.systems.program.programs import (
 pytestmark = pytest.mark.local_kill
 
 KILL = Fault("kill_process", "committed", occurrence=3)
-REMEMBERS = """
-    import os, sys, time
-    given, written = open(sys.argv[1] + "/numbers.jsonl"), sys.argv[2] + "/rows.jsonl"
-    if os.path.exists(written):
-        for _ in open(written):
-            given.readline()
-    while True:
-        line = given.readline()
-        with open(written, "a") as rows:
-            rows.write(line)
-        time.sleep(0 if line else 0.005)
-"""
-"""Skips as many lines as it has written."""
 
 
 def anomalies(verdict: Verdict) -> list[tuple[str, str]]:
@@ -267,6 +258,33 @@ def test_marks_in_what_it_prints_are_points_of_kills(tmp_path: Path) -> None:
     history, verdict = tried(path, faults=(kill,))
     assert anomalies(verdict) == [("exactly_once", "duplicated")]
     assert history.statistics.coverage == {("kill_process", "completed"): 1}
+
+
+def test_a_mark_of_any_name_is_a_point_of_kills(tmp_path: Path) -> None:
+    prints = COPIES_LINES.replace("written.flush()", "written.flush(); line and print('flushed', flush=True)")
+    path = program(tmp_path, prints, FILES + '[marks]\nflushed = "^flushed"\n')
+    history, verdict = tried(path, faults=(Fault("kill_process", "mark", occurrence=2, mark="flushed"),))
+    assert anomalies(verdict) == [("exactly_once", "duplicated")]
+    [(_, payload)] = events_of(history, FAULT_FIRED)
+    assert payload["point"] == "flushed"
+
+
+def test_bytes_that_a_program_writes_are_points_of_kills(tmp_path: Path) -> None:
+    kill = Fault("kill_process", "mark", occurrence=30, mark=BYTES_MARK)
+    history, verdict = tried(program(tmp_path, COPIES_LINES), faults=(kill,))
+    assert anomalies(verdict) == [("exactly_once", "duplicated")]
+    assert history.statistics.coverage == {("kill_process", "mark"): 1}
+    assert history.statistics.points[BYTES_MARK] >= 30
+
+
+def test_what_waits_for_more_rows_than_there_are_strikes_before_the_last(tmp_path: Path) -> None:
+    kills = [Fault("kill_process", "committed", occurrence=n) for n in (900, 1000)]
+    history, verdict = tried(program(tmp_path, REMEMBERS), faults=kills)
+    assert verdict.passed, verdict.violations
+    assert len(events_of(history, FAULT_FIRED)) == 2
+    assert watched_in(history)[KILL_BETWEEN]
+    last = [payload for _, kind, _, payload in history.events if kind == ROWS_FOUND][-1]
+    assert last == {"attempt": "3", "rows": [(5,)]}
 
 
 def test_a_kill_with_a_rescale_changes_the_parallelism(tmp_path: Path) -> None:

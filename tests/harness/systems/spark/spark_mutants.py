@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from onceproof.engine.connectors.file_sink_function import FileSinkFunction
-from onceproof.engine.connectors.part_transactions import Transaction
+from onceproof.engine.connectors.part_files import Transaction
 from onceproof.engine.job.deployment import RestorePlan
 from onceproof.engine.messages import TaskId
 from onceproof.engine.runtime.spark.driver import SparkExecution
