@@ -30,6 +30,7 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import IO, Final, Self
 
 import msgspec
+import psutil
 
 from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import FamilyError
@@ -251,6 +252,13 @@ class Worker:
             wait: whether the worker may finish its batch.
         """
         if not wait:
+            # A program that it runs may have children that do not die with it.
+            with suppress(psutil.Error):
+                below = psutil.Process(self._process.pid).children(recursive=True)
+                self._process.kill()
+                for each in below:
+                    with suppress(psutil.Error):
+                        each.kill()
             self._process.kill()
         with suppress(BrokenPipeError):
             self._stdin.close()
