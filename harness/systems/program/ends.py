@@ -9,6 +9,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -149,6 +150,9 @@ class ProgramServers:
             raise FamilyError(f"{family.path}: input: {error}") from None
         with ExitStack() as stack:
             servers = _Servers(values={**machine, "folder": str(folder)})
+            # Scripts that packages have installed are found by their names.
+            path = [str(Path(machine["python"]).parent), os.environ.get("PATH", os.defpath)]
+            servers.environment["PATH"] = os.pathsep.join(path)
             self._reach(servers, family, splits, stack)
             inputs: list[ProgramInput] = []
             outputs: dict[str, ProgramOutput] = {}

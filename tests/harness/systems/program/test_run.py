@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -127,6 +128,14 @@ def test_a_command_that_does_not_exist_is_one_line(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("{python}", "no-such-program"))
     with pytest.raises(FamilyError, match=r"job\.toml: program\.command: no-such-program: No such file"):
         tried(path)
+
+
+def test_what_stands_beside_its_python_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = program(tmp_path, COPIES_LINES)
+    path.write_text(path.read_text().replace("{python}", Path(sys.executable).name))
+    _, verdict = tried(path)
+    assert verdict.passed, verdict.violations
 
 
 def test_a_program_that_dies_of_a_fault_later_is_started_again(tmp_path: Path) -> None:
