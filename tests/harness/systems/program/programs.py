@@ -18,6 +18,7 @@ from onceproof.harness.model.history import History
 from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.systems.program.system import CommandSystem
+from onceproof.harness.trials.control_runs import learned
 
 RECORDS: Mapping[str, Sequence[InputRecord]] = {"numbers": [(n, (n, "k0")) for n in range(6)]}
 COPIES_LINES = """
@@ -80,8 +81,13 @@ def scenario_of(path: Path, **changes: Any) -> Scenario:
     return replace(generate(family, 0), seed=None, **{**plain, **changes})
 
 
+def measured(path: Path, system: CommandSystem, **changes: Any) -> None:
+    """Let a control run measure a program on this machine, as busy as it is."""
+    learned(system, load_family(str(path)), lambda seed: scenario_of(path, **changes))
+
+
 def tried(path: Path, system: CommandSystem | None = None, **changes: Any) -> tuple[History, Verdict]:
-    """Run a plain scenario of a program and judge it, without a control run before it."""
+    """Run a plain scenario of a program and judge it, without a control run: MEASURED stands for one."""
     family = load_family(str(path))
     scenario = scenario_of(path, **changes)
     system = system or CommandSystem()

@@ -18,7 +18,7 @@ from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
 from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.system import CommandSystem
-from tests.harness.systems.program.programs import events_of, program, tried
+from tests.harness.systems.program.programs import events_of, measured, program, tried
 
 pytestmark = pytest.mark.local_kill
 
@@ -211,8 +211,9 @@ def loader(folder: Path, between: str) -> Path:
 
 
 def test_a_forwarder_that_commits_offsets_by_time_repeats_records(kafka: CommandSystem) -> None:
-    kill = Fault("kill_process", "committed", occurrence=3)
-    _, verdict = tried(EXAMPLES / "forwarder" / "forwarder.toml", kafka, faults=(kill,))
+    path = EXAMPLES / "forwarder" / "forwarder.toml"
+    measured(path, kafka)
+    _, verdict = tried(path, kafka, faults=(Fault("kill_process", "committed", occurrence=3),))
     assert verdict.signature == ("exactly_once", "duplicated")
 
 
@@ -269,6 +270,7 @@ def test_the_job_of_the_page_about_kafka_repeats_rows_at_least_once(
 ) -> None:
     # No checkpoint is complete when the first rows are seen, so the job reads its input again. Its first
     # start waits for the kill after four words; the other rows come from a start that has repeated these.
+    measured(kafka_page, kafka, records=WORDS)
     file = kafka_page.read_text(encoding="utf-8")
     kafka_page.write_text(_changed(file, "GUARANTEE =", 'START = "{start}", GUARANTEE ='), encoding="utf-8")
     job = kafka_page.with_name("counts.py")
@@ -315,6 +317,7 @@ def test_rows_that_are_committed_before_progress_are_repeated(
                         if not os.path.exists(sys.argv[1] + "/first"):
                             open(sys.argv[1] + "/first", "w").close()
                             time.sleep(600)"""
+    measured(loader(tmp_path, "connection.commit()"), postgres)
     path = loader(tmp_path, waits_for_its_kill)
     _, verdict = tried(path, postgres, faults=(Fault("kill_process", "committed"),))
     assert verdict.signature == ("exactly_once", "duplicated")
