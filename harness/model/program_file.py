@@ -320,11 +320,6 @@ def template_of_job(path: Path) -> str | None:
     return None if job is None else _TEMPLATE.format(job=job.format(path.name))
 
 
-def port_of(process: Process) -> str:
-    """Return the placeholder of a port on which a process may listen."""
-    return f"port.{process.name}"
-
-
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Return a text with the placeholders of a trial replaced by their values."""
     return _WORD.sub(lambda found: values.get(found[1], found[0]), text)
@@ -394,7 +389,7 @@ def _words_of(file: ProgramFile) -> list[str]:
             ends = tuple([each for each in ends if each.kind in CALLED_BY_HARNESS])
         words += [name] if len(ends) == 1 else []
         words += [f"{name}.{each.name}" for each in ends if each.name]
-    return [*words, *[port_of(each) for each in file.processes]]
+    return [*words, *[each.port for each in file.processes]]
 
 
 def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:

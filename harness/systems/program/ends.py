@@ -19,7 +19,7 @@ from typing import Final
 from onceproof.harness.model.family import KAFKA, POSTGRES, S3, FamilyError
 from onceproof.harness.model.program_ends import Input, InputKind, Output, OutputKind, splits_of
 from onceproof.harness.model.program_family import ProgramFamily
-from onceproof.harness.model.program_file import filled, port_of
+from onceproof.harness.model.program_file import filled
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.services.kafka_jars import BrokerProgram
 from onceproof.harness.services.service import LOOPBACK, free_port
@@ -150,7 +150,7 @@ class ProgramServers:
             raise FamilyError(f"{family.path}: input: {error}") from None
         with ExitStack() as stack:
             servers = _Servers(values={**machine, "folder": str(folder)})
-            servers.values |= {port_of(each): str(free_port()) for each in file.processes}
+            servers.values |= {each.port: str(free_port()) for each in file.processes}
             # Scripts that packages have installed are found by their names.
             path = [str(Path(machine["python"]).parent), os.environ.get("PATH", os.defpath)]
             servers.environment["PATH"] = os.pathsep.join(path)
