@@ -55,7 +55,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
     "input": "the folder of the input files, the topic, the table, HOST:PORT of the socket, or the URL",
     "output": "the folder of the output files, the topic, or the table",
     "host": "the host of the input that is a socket or HTTP",
-    "port": "its port",
+    "port": "its port; with the name of a process, a free port for that",
     "kafka": "HOST:PORT of the Kafka broker",
     "postgres": "the address of the database",
     "s3": "the URL of the object store",
@@ -95,7 +95,7 @@ _SERVER_OF: Final[Mapping[str, ServerName]] = {
     "s3": "s3",
 }
 """The server that must be at an end of the program for a placeholder to have a value."""
-_WORD: Final = re.compile(r"\{(\w+(?:\.\w+)?)\}")
+_WORD: Final = re.compile(r"\{(port\.[\w.-]+|\w+(?:\.\w+)?)\}")
 JOB_RUNS: Final = "onceproof: all tasks of the job run"
 """The line among those of a cluster that says that its job is ready."""
 TASK_MANAGER: Final = "task-manager"
@@ -389,7 +389,7 @@ def _words_of(file: ProgramFile) -> list[str]:
             ends = tuple([each for each in ends if each.kind in CALLED_BY_HARNESS])
         words += [name] if len(ends) == 1 else []
         words += [f"{name}.{each.name}" for each in ends if each.name]
-    return words
+    return [*words, *[each.port for each in file.processes]]
 
 
 def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:

@@ -48,6 +48,11 @@ class Process(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alone: bool = True
     """Whether it is also killed alone."""
 
+    @property
+    def port(self) -> str:
+        """The placeholder of a port on which it may listen."""
+        return f"port.{self.name}"
+
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An HTTP request; any answer with a status below 400 is a success."""

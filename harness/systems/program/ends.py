@@ -22,7 +22,7 @@ from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import filled
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.services.kafka_jars import BrokerProgram
-from onceproof.harness.services.service import LOOPBACK
+from onceproof.harness.services.service import LOOPBACK, free_port
 from onceproof.harness.systems.process.job_specification import TrialObjects
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
@@ -150,6 +150,7 @@ class ProgramServers:
             raise FamilyError(f"{family.path}: input: {error}") from None
         with ExitStack() as stack:
             servers = _Servers(values={**machine, "folder": str(folder)})
+            servers.values |= {each.port: str(free_port()) for each in file.processes}
             # Scripts that packages have installed are found by their names.
             path = [str(Path(machine["python"]).parent), os.environ.get("PATH", os.defpath)]
             servers.environment["PATH"] = os.pathsep.join(path)

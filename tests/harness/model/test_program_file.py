@@ -162,6 +162,7 @@ def test_marks_of_any_name_and_parts_that_are_killed_alone(write):
             r"output: catalog and table belong",
         ),
         ("job.py", "{port}", r"\{port\} has no value here"),
+        ("job.py", "{port.of-it}", r"\{port\.of-it\} has no value here: .*, port\.program$"),
         ("job.py", "{input.orders}", r"\{input\.orders\} has no value here: write one of .*input, output"),
         ("job.py", "{s3}", r"\{s3\} has no value: neither input nor output is of the kind 's3'"),
         (

@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from msgspec.structs import replace
 
 from onceproof.harness.explanation.sentences import sentence_of
 from onceproof.harness.model.family import FamilyError
@@ -108,6 +109,24 @@ def test_a_fault_of_the_users_own_strikes_and_is_undone(tmp_path: Path) -> None:
     assert history.statistics.milliseconds > 200
     # It was refused once, and tried again.
     assert requests == [("/pause", "1", b"now")] * 2
+
+
+def test_a_process_has_a_port_that_is_the_same_for_each_start(tmp_path: Path) -> None:
+    text = """
+        [[process]]
+        name = "web-server"
+        command = ["{python}", "-m", "http.server", "-b", "127.0.0.1", "{port.web-server}"]
+        [[fault]]
+        name = "visit"
+        request = { url = "http://127.0.0.1:{port.web-server}/" }
+    """
+    path = program(tmp_path, REMEMBERS, FILES + dedent(text))
+    visit = Fault("own_fault", "committed", name="visit")
+    kill = Fault("kill_task", "committed", "web-server", occurrence=2)
+    history, verdict = tried(path, faults=(visit, kill, replace(visit, occurrence=3)))
+    assert verdict.passed, verdict.violations
+    struck = sorted(payload["task"] for _, payload in events_of(history, FAULT_FIRED))
+    assert struck == ["visit", "visit", "web-server"]
 
 
 def test_a_fault_of_the_users_own_that_never_works_is_one_line(
