@@ -20,6 +20,7 @@ from typing import Final
 
 from onceproof.harness.checkers.oracle import RowCounts, Versions, count_rows
 from onceproof.harness.checkers.verdict import Verdict, judge
+from onceproof.harness.model.close_rows import Amounts
 from onceproof.harness.model.family import NOTHING_DECLARED, Records, Rows
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
@@ -131,7 +132,7 @@ class YearOracle:
     at_least_once = None
     may_repeat = None
     columns = ()
-    tolerance = MappingProxyType({})
+    tolerance: Final[Amounts] = MappingProxyType({})
     ordered_by = None
     table_keys = 0
 
