@@ -39,9 +39,9 @@ from onceproof.harness.model.program_measures import ControlRun, Measured
 from onceproof.harness.model.program_processes import Process
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.flink.jobs import JobClusters, JobTrial, JobVersion
-from onceproof.harness.systems.program.beside import render, run_hook
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
+from onceproof.harness.systems.program.hooks import render, run_hook
 from onceproof.harness.systems.program.java_classes import keep_new, with_archive
 from onceproof.harness.systems.program.marks import MarkWatch, watches
 from onceproof.harness.systems.program.own_faults import StrikingFault, striking

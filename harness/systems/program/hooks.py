@@ -1,4 +1,4 @@
-"""What the harness does beside a program on trial: it writes its configuration and runs its hooks.
+"""Templates and hooks of a program: its configuration is written, and commands run around its starts.
 
 The rules this module lives by:
 
