@@ -9,18 +9,21 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from onceproof.harness.commands.shared_options import AsJson
 from onceproof.harness.model.exit_codes import FAILED, PASSED
-from onceproof.harness.services.servers import servers_below
-from onceproof.harness.services.service import Service
+
+if TYPE_CHECKING:
+    from onceproof.harness.services.service import Service
 
 
 def up_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
     """Start servers; those that run stay as they are."""
+    from onceproof.harness.services.servers import servers_below
+
     servers = servers_below(folder, names)
     for server in servers:
         if not server.is_running():
@@ -31,6 +34,8 @@ def up_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
 
 def down_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
     """End servers; their data stays."""
+    from onceproof.harness.services.servers import servers_below
+
     servers = servers_below(folder, names)
     for server in servers:
         server.stop()
@@ -39,6 +44,8 @@ def down_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
 
 def status_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
     """List servers; exit code 1 if one of those asked for does not run."""
+    from onceproof.harness.services.servers import servers_below
+
     servers = servers_below(folder, names)
     _print(servers, as_json)
     return PASSED if not names or all(server.is_running() for server in servers) else FAILED

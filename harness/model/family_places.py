@@ -192,7 +192,9 @@ def system_of_program(address: str, asked: str) -> str:
     """
     family = load_family(address)
     if asked not in (PROGRAMS, FLINK):
-        raise FamilyError(f"{address}: a program runs on the system {PROGRAMS}: leave --system out")
+        raise FamilyError(
+            f"{address}: a program runs on the system {PROGRAMS}, not on {asked}: `onceproof run {address}`"
+        )
     if asked == FLINK and isinstance(family, ProgramFamily) and family.file.flink is None:
         raise FamilyError(
             f"{address}: --system {FLINK} runs a job of Flink, and the file has no table [flink]: leave"

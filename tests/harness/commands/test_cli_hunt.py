@@ -125,4 +125,5 @@ def test_family_that_the_simulation_cannot_run_is_refused_in_a_line(onceproof: C
     program = Path(__file__).parents[3] / "scenarios" / "programs" / "totals" / "totals.toml"
     ended = onceproof("hunt", str(program), "--out", "out")
     assert ended.code == 4
-    assert f"{program}: a program runs on the system command, and a hunt in the simulation" in ended.error
+    line = f"{program}: a program runs on the system command, not on simulated: `onceproof run {program}`"
+    assert ended.error == f"onceproof: {line}\n"

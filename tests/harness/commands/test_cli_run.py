@@ -216,7 +216,7 @@ def test_json_output_is_one_document_with_fixed_fields(onceproof: Command) -> No
         "run", "word_count", "page_views", "--scenarios", "6", "-n", "1", "--out", "out", "--json"
     )
     document = json.loads(ended.out)
-    counts = ["findings", "scenarios", "passed", "failed", "families"]
+    counts = ["findings", "near_misses", "scenarios", "passed", "failed", "families"]
     costs = ["seconds", "scenario_seconds", "phase_seconds", "waiting_share"]
     found = ["not_applicable", "asked", "situations", "sample", "exhausted", "trace_hash"]
     assert list(document) == [*counts, *found, *costs, "out"]

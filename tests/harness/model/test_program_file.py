@@ -288,7 +288,9 @@ def test_without_an_oracle_each_record_comes_out_once(write):
 def test_a_system_that_runs_no_program_is_refused_and_flink_runs_jobs_of_flink(write):
     path = str(write(FLINK))
     assert system_of_program(path, "flink") == system_of_program(path, "command") == "command"
-    with pytest.raises(FamilyError, match="a program runs on the system command: leave --system out"):
+    with pytest.raises(
+        FamilyError, match="a program runs on the system command, not on local: `onceproof run"
+    ):
         system_of_program(path, "local")
     with pytest.raises(FamilyError, match=r"the file has no table \[flink\]"):
         system_of_program(str(write(PLAIN)), "flink")

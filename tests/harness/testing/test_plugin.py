@@ -136,6 +136,7 @@ def test_fixture_runs_scenarios_within_a_test(owner: User) -> None:
 
 
 PLANTED = """
+import pytest
 
 from onceproof.harness.checkers.verdict import is_same_failure
 
