@@ -330,11 +330,12 @@ def evidence(
         Path | None,
         typer.Option("--out", help="The archive.", show_default="evidence.tar.gz in DIR"),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Pack the evidence of failures on a real system, with a draft of an issue for each."""
     from onceproof.harness.commands.evidence import evidence_command
 
-    raise typer.Exit(evidence_command(folder, out))
+    raise typer.Exit(evidence_command(folder, out, as_json))
 
 
 @app.command()

@@ -43,7 +43,7 @@ _PROMISES: Final[Mapping[str, str]] = {
 }
 
 
-def evidence_command(folder: Path, out: Path | None) -> int:
+def evidence_command(folder: Path, out: Path | None, as_json: bool = False) -> int:
     """Pack the evidence in a folder, print where the archive is, and return the exit code."""
     kept = _kept(folder)
     if not kept:
@@ -53,7 +53,11 @@ def evidence_command(folder: Path, out: Path | None) -> int:
     archive = out or folder / ARCHIVE
     entries = [entry for each in kept for entry in _entries(each)]
     write_file(archive, _packed(entries))
-    print(f"{counted(len(kept), 'failure')}, {counted(len(entries), 'file')}: {archive}")
+    if as_json:
+        document = {"archive": str(archive), "failures": len(kept), "files": len(entries)}
+        print(msgspec.json.encode(document).decode())
+    else:
+        print(f"{counted(len(kept), 'failure')}, {counted(len(entries), 'file')}: {archive}")
     return PASSED
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tarfile
 from pathlib import Path
@@ -112,6 +113,15 @@ def test_the_same_evidence_is_packed_the_same(results: Path) -> None:
     (folder,) = (path.parent for path in results.glob("failures/*/about.json"))
     evidence_command(folder, results / "again.tar.gz")
     assert (results / "again.tar.gz").read_bytes() == first
+
+
+def test_with_json_the_archive_is_named_in_a_document(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evidence_command(results, None, as_json=True) == PASSED
+    document = json.loads(capsys.readouterr().out)
+    assert (document["archive"], document["failures"]) == (str(results / "evidence.tar.gz"), 1)
+    assert document["files"] == len(unpacked(results))
 
 
 def test_a_folder_without_evidence_is_one_line(tmp_path: Path) -> None:
