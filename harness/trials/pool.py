@@ -30,7 +30,6 @@ from selectors import EVENT_READ, DefaultSelector
 from typing import IO, Final, Self
 
 import msgspec
-import psutil
 
 from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import FamilyError
@@ -252,14 +251,7 @@ class Worker:
             wait: whether the worker may finish its batch.
         """
         if not wait:
-            # A program that it runs may have children that do not die with it.
-            with suppress(psutil.Error):
-                below = psutil.Process(self._process.pid).children(recursive=True)
-                self._process.kill()
-                for each in below:
-                    with suppress(psutil.Error):
-                        each.kill()
-            self._process.kill()
+            self._kill()
         with suppress(BrokenPipeError):
             self._stdin.close()
         self.stdout.close()
@@ -271,6 +263,19 @@ class Worker:
         death = self._watch.death(code)
         self._watch.close()
         return death
+
+    def _kill(self) -> None:
+        """Kill the worker, and what a program that it runs has started and does not die with it."""
+        # Workers import this module as well, and need no psutil.
+        import psutil
+
+        with suppress(psutil.Error):
+            below = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.kill()
+            for each in below:
+                with suppress(psutil.Error):
+                    each.kill()
+        self._process.kill()
 
 
 class WorkerPool:

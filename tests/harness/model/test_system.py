@@ -130,7 +130,7 @@ def test_kill_with_a_rescale_needs_both_capabilities():
     assert applicable((kill,), frozenset({Capability.KILL_TASK, Capability.RESCALE}))[0] == (kill,)
 
 
-@pytest.mark.parametrize("started", ["systems.local.run", "trials.worker", "trials.other_process"])
+@pytest.mark.parametrize("started", ["systems.local.run", "trials.worker", "trials.supervised_checks"])
 def test_process_starts_without_what_it_may_never_need(started):
     code = f"import onceproof.harness.{started}, sys; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
