@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from onceproof.harness.model.history import Row
+from onceproof.harness.systems.kit.growing_file import GrowingFile
 from onceproof.harness.systems.process.job_specification import HIDDEN
 from onceproof.harness.systems.process.visible_outputs import read_json_rows
 
@@ -57,20 +58,14 @@ class SourceLog:
     """Reads what sources have appended to their log since the last time."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read = 0
-        self._rest = b""
+        self._file = GrowingFile(path)
 
     def new_events(self) -> list[SourceEvent]:
         """Return the new lines; one that is not whole yet comes the next time."""
         try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                block = file.read()
+            lines = self._file.new_lines()
         except FileNotFoundError:
             return []
-        self._read += len(block)
-        *lines, self._rest = (self._rest + block).split(b"\n")
         return [SourceEvent(**json.loads(line)) for line in lines]
 
 

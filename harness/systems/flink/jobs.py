@@ -26,8 +26,6 @@ from typing import IO, Any, Final, NamedTuple
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
-import psutil
-
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, filled
 from onceproof.harness.model.program_processes import FlinkJob
@@ -36,6 +34,8 @@ from onceproof.harness.systems.flink.files import METADATA, read_metadata
 from onceproof.harness.systems.flink.home import SQL_JAR, FlinkHome, home_of_jobs
 from onceproof.harness.systems.flink.pool import FlinkPool
 from onceproof.harness.systems.flink.sql_script import SqlScriptError, statements_of
+from onceproof.harness.systems.kit.growing_file import GrowingFile
+from onceproof.harness.systems.process.process_table import worked_seconds
 
 _MOST_KINDS: Final = 2
 MOST_RESTARTS: Final = 20
@@ -153,9 +153,8 @@ class JobProcess:
         self._values = values
         self.log = log
         log.touch()
-        self._read = cluster.log.stat().st_size
-        self._rest = b""
-        self._worked_before = {pid: _worked(pid) for pid in cluster.processes}
+        self._said_by_cluster = GrowingFile(cluster.log, cluster.log.stat().st_size)
+        self._worked_before = {pid: worked_seconds(pid) for pid in cluster.processes}
         self._job = ""
         self._exit_code: int | None = None
         self._said = ""
@@ -174,7 +173,7 @@ class JobProcess:
 
     def worked_seconds(self) -> float:
         """Return how much processor time its cluster has used since the start, by processes that live."""
-        return sum(_worked(pid) - self._worked_before.get(pid, 0.0) for pid in self._cluster.processes)
+        return sum(worked_seconds(pid) - self._worked_before.get(pid, 0.0) for pid in self._cluster.processes)
 
     def new_lines(self) -> list[str]:
         """Return what the JobManager has said since the last call, and a line when all tasks run.
@@ -189,7 +188,7 @@ class JobProcess:
             self._cluster = self._pool.with_new_job_manager()
             self._submit()
         self._cluster.fill()
-        lines = self._lines_of_log()
+        lines = self._said_by_cluster.new_texts()
         self._restarts += sum(1 for line in lines if _FAILS.search(line))
         if self._has_failed():
             self._end(1, self._cause())
@@ -299,14 +298,6 @@ class JobProcess:
         except SqlScriptError as error:
             raise FamilyError(f"{path}: {error}") from None
 
-    def _lines_of_log(self) -> list[str]:
-        with self._cluster.log.open("rb") as stream:
-            stream.seek(self._read)
-            block = stream.read()
-        self._read += len(block)
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        return [line.decode(errors="replace") for line in lines]
-
     def _follow(self) -> list[str]:
         """Ask for the state of the job; return the line that says that it runs, the first time it does."""
         self._asked_at = time.monotonic()
@@ -374,9 +365,3 @@ def _innermost(trace: str) -> str:
     lines = trace.replace("\\n", "\n").replace("\\t", "\t")
     causes = _CAUSE.findall(lines)
     return (causes[-1] if causes else lines.strip().splitlines()[0]).strip()[:600]
-
-
-def _worked(process: int) -> float:
-    with suppress(psutil.Error):
-        return float(sum(psutil.Process(process).cpu_times()[:2]))
-    return 0.0

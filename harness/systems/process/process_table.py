@@ -1,4 +1,4 @@
-"""Processes of the operating system: parent, command, session, alive or not; and the end of a session."""
+"""Processes of the operating system: parent, command, session, work, alive or not; the end of a session."""
 
 from __future__ import annotations
 
@@ -33,6 +33,14 @@ def is_alive(process: int) -> bool:
         return psutil.Process(process).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.Error:
         return False
+
+
+def worked_seconds(process: int) -> float:
+    """Return the processor time that a process has used; 0.0 if it has ended."""
+    try:
+        return float(sum(psutil.Process(process).cpu_times()[:2]))
+    except psutil.Error:
+        return 0.0
 
 
 def session_members(session: int) -> list[int]:

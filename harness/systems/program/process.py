@@ -23,14 +23,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, TypeAlias
 
-import psutil
-
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_processes import Process
 from onceproof.harness.model.scenario import ANY_TASK, Fault
 from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.flink.jobs import JobProcess
-from onceproof.harness.systems.process.process_table import command_of, end_session, session_members
+from onceproof.harness.systems.kit.growing_file import GrowingFile
+from onceproof.harness.systems.process.process_table import (
+    command_of,
+    end_session,
+    session_members,
+    worked_seconds,
+)
 
 _SECONDS_BEFORE_RESTART: Final = 0.1
 """After a process has ended by itself, while others live."""
@@ -76,8 +80,7 @@ class ProgramProcess:
                 )
             except OSError as error:
                 raise FamilyError(f"{place}: {words[0]}: {error.strerror or error}") from None
-        self._read = 0
-        self._rest = b""
+        self._printed = GrowingFile(log)
 
     @property
     def stdin(self) -> IO[bytes]:
@@ -92,20 +95,11 @@ class ProgramProcess:
 
     def worked_seconds(self) -> float:
         """Return how much processor time its processes have used that live."""
-        worked = 0.0
-        for process in session_members(self._process.pid):
-            with suppress(psutil.Error):
-                worked += sum(psutil.Process(process).cpu_times()[:2])
-        return worked
+        return sum(map(worked_seconds, session_members(self._process.pid)))
 
     def new_lines(self) -> list[str]:
         """Return the lines that it has printed since the last call."""
-        with self.log.open("rb") as stream:
-            stream.seek(self._read)
-            block = stream.read()
-        self._read += len(block)
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        return [line.decode(errors="replace") for line in lines]
+        return self._printed.new_texts()
 
     def kill(self) -> None:
         """Kill all its processes, and return when they are dead."""
