@@ -9,7 +9,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Final
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import filled
-from onceproof.harness.services.service import die_with_parent
+from onceproof.harness.systems.program.user_commands import CannotStart, how_it_failed, run_command
 
 _SECONDS_OF_A_HOOK: Final = 120.0
 _SECONDS_TO_SUCCEED: Final = 15.0
@@ -54,25 +53,13 @@ def run_hook(
     deadline = time.monotonic() + _SECONDS_TO_SUCCEED
     while True:
         try:
-            done = subprocess.run(
-                words,
-                cwd=folder,
-                env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_SECONDS_OF_A_HOOK,
-                preexec_fn=die_with_parent,
-                check=False,
-            )
+            done = run_command(words, folder, _SECONDS_OF_A_HOOK, environment)
         except subprocess.TimeoutExpired:
             raise FamilyError(f"{place}: has not ended within {_SECONDS_OF_A_HOOK:.0f} s") from None
-        except OSError as error:
-            raise FamilyError(f"{place}: {words[0]}: {error.strerror or error}") from None
+        except CannotStart as error:
+            raise FamilyError(f"{place}: {error}") from None
         if not done.returncode:
             return
         if time.monotonic() > deadline:
-            said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-            raise FamilyError(
-                f"{place}: exit code {done.returncode}: {said[-1].strip() if said else 'it printed nothing'}"
-            )
+            raise FamilyError(f"{place}: {how_it_failed(done.returncode, done.stderr or done.stdout)}")
         time.sleep(_SECONDS_BETWEEN_TRIES)

@@ -23,7 +23,7 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_file import ProgramFile
 from onceproof.harness.model.program_processes import OwnFault, Request
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.services.service import die_with_parent
+from onceproof.harness.systems.program.user_commands import CannotStart, how_it_failed, run_command
 
 _SECONDS_TO_WORK: Final = 30.0
 _SECONDS_OF_A_TRY: Final = 20.0
@@ -90,23 +90,12 @@ class StrikingFault(threading.Thread):
     def _ran(self, command: tuple[str, ...]) -> str:
         words = [self._fill(word) for word in command]
         try:
-            done = subprocess.run(
-                words,
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_SECONDS_OF_A_TRY,
-                check=False,
-                preexec_fn=die_with_parent,
-            )
+            done = run_command(words, self._folder, _SECONDS_OF_A_TRY)
         except subprocess.TimeoutExpired:
             return f"{words[0]}: no end after {_SECONDS_OF_A_TRY:g} s"
-        except OSError as error:
-            return f"{words[0]}: {error.strerror or error}"
-        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        if not done.returncode:
-            return ""
-        return f"exit code {done.returncode}: {said[-1] if said else 'it printed nothing'}"
+        except CannotStart as error:
+            return str(error)
+        return how_it_failed(done.returncode, done.stderr or done.stdout) if done.returncode else ""
 
     def _sent(self, request: Request) -> str:
         url = self._fill(request.url)

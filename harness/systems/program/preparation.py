@@ -13,6 +13,7 @@ from onceproof.harness.model.program_file import filled
 from onceproof.harness.services.maven_jars import jars_of
 from onceproof.harness.systems.flink.home import home_of_jobs
 from onceproof.harness.systems.kit.packages import python_with
+from onceproof.harness.systems.program.user_commands import how_it_failed
 
 
 def of_this_machine(family: ProgramFamily) -> dict[str, str]:
@@ -42,12 +43,9 @@ def prepare(family: ProgramFamily) -> Mapping[str, str]:
     place = f"{family.path}: program.prepare"
     words = [filled(word, values) for word in command]
     try:
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, cwd=folder, capture_output=True, check=False)
     except OSError as error:
         raise FamilyError(f"{place}: {words[0]}: {error.strerror or error}") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise FamilyError(
-            f"{place}: exit code {done.returncode}: {said[-1] if said else 'it printed nothing'}"
-        )
+        raise FamilyError(f"{place}: {how_it_failed(done.returncode, done.stderr or done.stdout)}")
     return values

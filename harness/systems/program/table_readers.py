@@ -27,10 +27,10 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.program_ends import Output
 from onceproof.harness.model.program_file import filled
-from onceproof.harness.services.service import die_with_parent
 from onceproof.harness.systems.program.line_formats import UNREADABLE, row_of
 from onceproof.harness.systems.program.outputs import ProgramOutput, visible_files
 from onceproof.harness.systems.program.trial_end import TrialEnd
+from onceproof.harness.systems.program.user_commands import CannotStart, how_it_failed, run_command
 
 _RESTS: Final = 2.0
 """How many times as long as a read the pause after it is."""
@@ -111,22 +111,13 @@ class CommandOutput(SnapshotOutput):
         words = [filled(word, self.end.values) for word in self.end.file.command]
         place = f"{self.end.place}.command"
         try:
-            done = subprocess.run(
-                words,
-                cwd=self.end.folder,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_SECONDS_TO_READ,
-                preexec_fn=die_with_parent,
-                check=False,
-            )
+            done = run_command(words, self.end.folder, _SECONDS_TO_READ)
         except subprocess.TimeoutExpired:
             raise FamilyError(f"{place}: has not ended within {_SECONDS_TO_READ:.0f} s") from None
-        except OSError as error:
-            raise FamilyError(f"{place}: {words[0]}: {error.strerror or error}") from None
+        except CannotStart as error:
+            raise FamilyError(f"{place}: {error}") from None
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or ["it printed nothing"]
-            raise ReaderFailed(f"command: exit code {done.returncode}: {said[-1].strip()}")
+            raise ReaderFailed(f"command: {how_it_failed(done.returncode, done.stderr)}")
         read = row_of(self.end.columns, "json")
         rows: list[Row] = []
         for line in done.stdout.decode(errors="replace").splitlines():
