@@ -94,6 +94,8 @@ class ProgramRun:
     """What the last start has printed."""
     _expected: Counter[Row] | None = None
     """The rows that make a trial complete; None: they depend on what the program chooses."""
+    _lacks_rows: bool = False
+    """Whether it is known that some of them are missing. Asked in each turn, it changes with a look only."""
     _is_over: bool = False
     _is_cut_off: bool = False
     """Whether it is over without the end of the program that its file asks for."""
@@ -113,6 +115,7 @@ class ProgramRun:
             self._job = JobTrial(found, self.clusters, lambda: self._history.was_struck)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
+            self._lacks_rows = self._has_gaps(self._expected)
         self._watches = watches(self._waiting.waits_for, self.folder, self.ends.broker, self.ends.topics)
         in_turn, self._held_from = records_in_turn(self.scenario.records)
         records = iter(in_turn)
@@ -158,7 +161,7 @@ class ProgramRun:
         history = self.run()
         keep_new(self.family)
         said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
-        is_over = bool(rows_at_end(history)) and not self._are_missing() and not self._is_cut_off
+        is_over = bool(rows_at_end(history)) and not self._lacks_rows and not self._is_cut_off
         missed = "" if is_over else self._missed
         return ControlRun(history, self._pace.measure(), missed, tuple(said[-MOST_LINES_SAID:]))
 
@@ -319,6 +322,8 @@ class ProgramRun:
         new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
             return
+        if self._expected is not None:
+            self._lacks_rows = self._has_gaps(self._expected)
         self._pace.look(new.total())
         if new:
             self._own_ends = 0
@@ -416,10 +421,10 @@ class ProgramRun:
         """Return whether a program that does not end by itself has had its time for all rows."""
         if self.family.file.done.when == "exit" or self._is_busy():
             return False
-        if self._expected is not None and not self._are_missing():
+        if self._expected is not None and not self._lacks_rows:
             # A start that has nothing to repeat is as quiet as one that has not come to it yet.
             return self._pace.is_settled()
-        return self._pace.is_quiet(are_missing=self._are_missing())
+        return self._pace.is_quiet(are_missing=self._lacks_rows)
 
     def _is_out_of_time(self) -> bool:
         """Return whether a program that cannot be asked to end has done nothing for too long."""
@@ -435,14 +440,12 @@ class ProgramRun:
         is_held = self._process is None or not self._is_ready or self._paused_until is not None
         return is_held or bool(self._own) or self._waiting.are_due
 
-    def _are_missing(self) -> bool:
-        """Return whether it is known that rows are missing."""
-        if self._expected is None:
-            return False
+    def _has_gaps(self, expected: Counter[Row]) -> bool:
+        """Return whether rows are missing of those that are expected."""
         # Rows that differ by rounding are there, right or not: no others come in their places.
         shown = self._history.shown
-        amounts = with_rounding(self._expected | shown, tolerances_of(self.family))
-        return lacks_rows(self._expected, shown.elements(), amounts)
+        amounts = with_rounding(expected | shown, tolerances_of(self.family))
+        return lacks_rows(expected, shown.elements(), amounts)
 
     def _worked_seconds(self) -> float:
         return 0.0 if self._process is None else self._process.worked_seconds()
@@ -478,7 +481,7 @@ class ProgramRun:
 
     def _note_dead_parts(self, is_cut_off: bool) -> None:
         """Note which parts were killed alone and do not run again, where something is missing."""
-        if self._process is not None and (is_cut_off or self._are_missing()):
+        if self._process is not None and (is_cut_off or self._lacks_rows):
             for part in self._process.dead_parts():
                 self._history.part_dead(part)
 
@@ -488,7 +491,7 @@ class ProgramRun:
             what = f"the ready line ({' and '.join(map(repr, self.family.file.ready))})"
         elif not self._history.shown:
             what = "the first row"
-        elif self._are_missing():
+        elif self._lacks_rows:
             what = "the missing rows"
         else:
             what = "the end of the program"
