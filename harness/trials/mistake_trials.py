@@ -57,10 +57,6 @@ class _Job(NamedTuple):
     source: JobSource
     edits: Sequence[Edit]
 
-    def watch(self, *, traced: bool = False) -> OutsideState:
-        inputs = Path(self.source.file).absolute().parent
-        return OutsideState([self.source.module.__name__], inputs, is_traced=traced)
-
 
 def measure_mistakes(
     addresses: Sequence[str], seed: int, limit: int = SCENARIOS, workers: int = 1
@@ -76,14 +72,18 @@ def measure_mistakes(
     Raises:
         FamilyError: a job has no source that can be edited, or nothing in it to edit.
     """
-    jobs = {address: _job(address, seed) for address in addresses}
+    lines = {address: _executed_lines(address, seed) for address in addresses}
+    jobs = {address: _job(address, lines[address]) for address in addresses}
     numbered = [(address, number) for address, job in jobs.items() for number in range(len(job.edits))]
     if workers <= 1:
         for address, number in numbered:
             yield _measure(jobs[address], number, seed, limit)
         return
     with ProcessPoolExecutor(min(workers, len(numbered)), mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(_measure_in_worker, *each, seed, limit) for each in numbered]
+        waiting = [
+            pool.submit(_measure_in_worker, address, lines[address], number, seed, limit)
+            for address, number in numbered
+        ]
         try:
             for result in waiting:
                 yield result.result()
@@ -91,16 +91,20 @@ def measure_mistakes(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _job(address: str, seed: int) -> _Job:
-    """Return the source of a job and the mistakes in it. Raises FamilyError."""
-    family = load_family(address)
-    source = JobSource.of(family)
+def _source(address: str) -> JobSource:
+    source = JobSource.of(load_family(address))
     if source is None:
         raise FamilyError(
             f"{address}: mistakes are made in jobs of Python: give FILE.py, a family or a PyFlink program"
         )
-    job = _Job(source, ())
-    watch = job.watch(traced=True)
+    return source
+
+
+def _executed_lines(address: str, seed: int) -> frozenset[int]:
+    """Return the lines of a job that its first scenarios execute. Raises FamilyError if one fails."""
+    source = _source(address)
+    family = source.family
+    watch = _watch(source, traced=True)
     with source.copied(None, watch) as copied:
         for number in range(FIRST_SCENARIOS):
             scenario = scenario_of(family, scenario_seed(seed, family.name, number))
@@ -110,28 +114,40 @@ def _job(address: str, seed: int) -> _Job:
                     f"{address}: the job fails as it is, by {failure.violations[0].property}: run `onceproof"
                     " run` and mend it first"
                 )
-    edits = job_mistakes(source.tree, watch.lines, JUDGING)
+    return frozenset(watch.lines)
+
+
+def _watch(source: JobSource, *, traced: bool = False) -> OutsideState:
+    inputs = Path(source.file).absolute().parent
+    return OutsideState([source.module.__name__], inputs, is_traced=traced)
+
+
+def _job(address: str, lines: frozenset[int]) -> _Job:
+    """Return the source of a job and the mistakes in its executed lines. Raises FamilyError."""
+    source = _source(address)
+    edits = job_mistakes(source.tree, lines, JUDGING)
     if not edits:
         raise FamilyError(
             f"{address}: it has no state, timer, key or comparison of its own to make a mistake in: give the"
             " file that defines the job's functions"
         )
-    return job._replace(edits=edits)
+    return _Job(source, edits)
 
 
-@cache
-def _job_of_worker(address: str, seed: int) -> _Job:
-    return _job(address, seed)
+_job_of_worker: Final = cache(_job)
+"""A worker stays in one folder, in which an address means one job."""
 
 
-def _measure_in_worker(address: str, number: int, seed: int, limit: int) -> MistakeResult:
-    return _measure(_job_of_worker(address, seed), number, seed, limit)
+def _measure_in_worker(
+    address: str, lines: frozenset[int], number: int, seed: int, limit: int
+) -> MistakeResult:
+    return _measure(_job_of_worker(address, lines), number, seed, limit)
 
 
 def _measure(job: _Job, number: int, seed: int, limit: int) -> MistakeResult:
     family, edit = job.source.family, job.edits[number]
     count, broken = 0, None
-    with job.source.copied(edit, job.watch()) as edited:
+    with job.source.copied(edit, _watch(job.source)) as edited:
         while count < limit and broken is None:
             scenario = scenario_of(family, scenario_seed(seed, family.name, count))
             count += 1
