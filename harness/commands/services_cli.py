@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from onceproof.harness.services.service import Service
 
 
-def up_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
-    """Start servers; those that run stay as they are."""
+def _servers(names: Sequence[str], folder: Path) -> list[Service]:
     from onceproof.harness.services.servers import servers_below
 
-    servers = servers_below(folder, names)
+    return servers_below(folder, names)
+
+
+def up_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
+    """Start servers; those that run stay as they are."""
+    servers = _servers(names, folder)
     for server in servers:
         if not server.is_running():
             print(f"onceproof: starting {server.name}", file=sys.stderr)
@@ -34,9 +38,7 @@ def up_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
 
 def down_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
     """End servers; their data stays."""
-    from onceproof.harness.services.servers import servers_below
-
-    servers = servers_below(folder, names)
+    servers = _servers(names, folder)
     for server in servers:
         server.stop()
     return _print(servers, as_json)
@@ -44,9 +46,7 @@ def down_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
 
 def status_command(names: Sequence[str], folder: Path, as_json: bool) -> int:
     """List servers; exit code 1 if one of those asked for does not run."""
-    from onceproof.harness.services.servers import servers_below
-
-    servers = servers_below(folder, names)
+    servers = _servers(names, folder)
     _print(servers, as_json)
     return PASSED if not names or all(server.is_running() for server in servers) else FAILED
 
