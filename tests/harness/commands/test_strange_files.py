@@ -33,7 +33,7 @@ from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.engine.types import Types
 from onceproof.harness.commands.cli import main
 from onceproof.harness.commands.job import JobNote
-from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED, USAGE
+from onceproof.harness.model.exit_codes import FAILED, INTERRUPTED, NOTHING_RAN, PASSED, USAGE
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import (
     MOST_MS,
@@ -111,7 +111,8 @@ def command(*arguments: str) -> tuple[int, str, str]:
 def assert_documented(ended: tuple[int, str, str], path: Path) -> None:
     """A file that is refused is named in one line; any other ends as the command documents."""
     code, _, error = ended
-    assert code in (PASSED, FAILED, USAGE, NOTHING_RAN), error
+    # A report can say that its run was interrupted.
+    assert code in (PASSED, FAILED, USAGE, NOTHING_RAN, INTERRUPTED), error
     assert "Traceback" not in error
     assert "internal error" not in error
     if code == USAGE:

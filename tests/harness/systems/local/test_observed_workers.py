@@ -189,8 +189,11 @@ def test_snapshot_that_does_not_wait_for_its_savepoint_is_caught():
         checkpoint_interval_ms=60,
     )
     assert tried(scenario)[1].violations == ()
-    _, verdict = tried(scenario, mutant="snapshot-before-the-place-of-its-savepoint", mutant_file=MUTANTS)
-    assert "deleted file of a savepoint" in {violation.anomaly for violation in verdict.violations}
+    # On a busy machine the place may still come before the barrier, which breaks nothing.
+    mutant = "snapshot-before-the-place-of-its-savepoint"
+    runs = (tried(scenario, mutant=mutant, mutant_file=MUTANTS) for _ in range(6))
+    found = ({violation.anomaly for violation in verdict.violations} for _, verdict in runs)
+    assert any("deleted file of a savepoint" in anomalies for anomalies in found)
 
 
 def test_no_process_of_a_trial_is_left():
