@@ -117,7 +117,7 @@ SITUATIONS: Final = (
     Situation("record late after a restore", "event time that a restored job begins anew", "window_sum"),
     Situation("incremental checkpoint restored", "files that several checkpoints share"),
     Situation("failed for good, then submitted again", "what a job leaves that ends by its restart strategy"),
-    Situation("parallelism limit left to the checkpoint", "key groups of a limit that nobody has set"),
+    Situation("parallelism limit left to the checkpoint", "key groups of a limit that no job has set"),
     Situation("function left", "an exit that is taken for the end of the job"),
     Situation("restored from a changed input", "positions in an input that is another one by now"),
     Situation("changed input reported", "a job that goes on where it has to give up"),
