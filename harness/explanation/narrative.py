@@ -148,6 +148,8 @@ def _event(event: Event) -> Iterator[Line]:
             yield step, JOB, "has read", ", ".join(_splits_read(payload))
         case kinds.PART_DEAD:
             yield step, subject, "stays dead", "nothing has started it again"
+        case kinds.DEVIATED:
+            yield step, JOB, "DEVIATION", f"{subject}: {payload['expected']} was due, got {payload['got']}"
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
         case kinds.WAIT_BEGUN:
