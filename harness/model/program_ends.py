@@ -139,6 +139,22 @@ _NEEDED: Final[_Fields] = {"url": ("sql",), "table": ("postgres", "sql"), "comma
 _OF_FORMATS: Final[_Fields] = {"schema": ("avro",), "descriptor": ("protobuf",), "message": ("protobuf",)}
 _OF_MESSAGES: Final = ("avro", "protobuf", "bytes")
 """Formats that have no lines: a message of Kafka is one record."""
+BYTES_MARK: Final = "bytes_written"
+"""Passed with each byte that comes into the folder of a trial."""
+OPEN_MARK: Final = "transaction_open"
+"""Passed as a transaction begins to write: to the output topic, or to the database of an output."""
+COMMITTING_MARK: Final = "transaction_committing"
+"""Passed as the broker writes down that such a transaction is to be committed, or the program asks for it."""
+PREPARED_MARK: Final = "transaction_prepared"
+"""Passed as the database has prepared such a transaction, which stays until a second command commits it."""
+TRANSACTION_MARKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka": (OPEN_MARK, COMMITTING_MARK),
+    "postgres": (OPEN_MARK, COMMITTING_MARK, PREPARED_MARK),
+}
+"""By the kind of an output, the marks of its transactions."""
+OF_TRANSACTIONS: Final = (OPEN_MARK, COMMITTING_MARK, PREPARED_MARK)
+HARNESS_MARKS: Final = (BYTES_MARK, *OF_TRANSACTIONS)
+"""Marks that the harness sees by itself."""
 CALLED_BY_HARNESS: Final = ("socket", "http")
 SERVER_KINDS: Final[tuple[ServerName, ...]] = ("postgres", "kafka", "s3")
 

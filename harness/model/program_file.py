@@ -25,6 +25,7 @@ from onceproof.harness.model.columns import OrderedBy
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 from onceproof.harness.model.program_ends import (
     CALLED_BY_HARNESS,
+    HARNESS_MARKS,
     SERVER_KINDS,
     Input,
     Output,
@@ -76,14 +77,6 @@ STARTED_POINT: Final[Point] = "restored"
 """Passed with each start of the program, when it says that it is ready if it says so."""
 OWN_POINTS: Final = frozenset({READ_POINT, SEEN_POINT, STARTED_POINT})
 
-BYTES_MARK: Final = "bytes_written"
-"""Passed with each byte that comes into the folder of a trial."""
-OPEN_MARK: Final = "transaction_open"
-"""Passed as a transaction of Kafka begins to write to the output topic."""
-COMMITTING_MARK: Final = "transaction_committing"
-"""Passed as the broker writes down that such a transaction is to be committed."""
-HARNESS_MARKS: Final = (BYTES_MARK, OPEN_MARK, COMMITTING_MARK)
-"""Marks that the harness sees by itself."""
 MAIN_PROCESS: Final = "program"
 """The name of the process that ``program.command`` starts."""
 

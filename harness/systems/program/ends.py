@@ -91,6 +91,8 @@ class ProgramEnds:
     """HOST:PORT of the broker, past the proxy of the program; "" without one."""
     topics: tuple[str, ...] = ()
     """Those of outputs."""
+    database: StruckServer | None = None
+    """The one with tables of outputs."""
 
 
 @dataclass(slots=True)
@@ -187,6 +189,7 @@ class ProgramServers:
                 tuple(
                     [servers.topics[_place("output", each)] for each in file.outputs if each.kind == KAFKA]
                 ),
+                servers.struck[POSTGRES] if any(each.kind == POSTGRES for each in file.outputs) else None,
             )
 
     def _reach(

@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import LOOK, History, Recovery, Row, Stand
+from onceproof.harness.model.program_ends import OF_TRANSACTIONS
 from onceproof.harness.model.run_record import RunRecord
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord
 
@@ -50,6 +51,11 @@ class ProgramHistory:
     def was_struck(self) -> bool:
         """Whether a fault has struck."""
         return bool(self.history.statistics.coverage)
+
+    @property
+    def transaction_marks(self) -> tuple[str, ...]:
+        """The marks of transactions that were passed."""
+        return tuple([mark for mark in OF_TRANSACTIONS if mark in self.history.statistics.points])
 
     def started(self, by_supervisor: bool) -> None:
         """Add a start; ``by_supervisor``: the program had ended by itself."""

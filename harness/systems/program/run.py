@@ -116,7 +116,8 @@ class ProgramRun:
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
             self._lacks_rows = self._has_gaps(self._expected)
-        self._watches = watches(self._waiting.waits_for, self.folder, self.ends.broker, self.ends.topics)
+        wanted = None if self.measured is None else self._waiting.waits_for
+        self._watches = watches(wanted, self.folder, self.ends)
         in_turn, self._held_from = records_in_turn(self.scenario.records)
         records = iter(in_turn)
         following = next(records, None)
@@ -163,7 +164,8 @@ class ProgramRun:
         said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
         is_over = bool(rows_at_end(history)) and not self._lacks_rows and not self._is_cut_off
         missed = "" if is_over else self._missed
-        return ControlRun(history, self._pace.measure(), missed, tuple(said[-MOST_LINES_SAID:]))
+        measured = self._pace.measure(self._history.transaction_marks)
+        return ControlRun(history, measured, missed, tuple(said[-MOST_LINES_SAID:]))
 
     # The program.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED
+from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED, ROWS_FOUND
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.object_store_server import ObjectStoreServer
@@ -321,6 +321,54 @@ def test_rows_that_are_committed_before_progress_are_repeated(
     path = loader(tmp_path, waits_for_its_kill)
     _, verdict = tried(path, postgres, faults=(Fault("kill_process", "committed"),))
     assert verdict.signature == ("exactly_once", "duplicated")
+
+
+@pytest.mark.parametrize("mark", ["transaction_open", "transaction_committing"])
+def test_a_kill_at_a_transaction_strikes_before_its_next_message(
+    postgres: CommandSystem, tmp_path: Path, mark: str
+) -> None:
+    kill = Fault("kill_process", "mark", mark=mark)
+    path = loader(tmp_path, "pass")
+    measured(path, postgres)
+    assert postgres.measured[str(path)].marks == ("transaction_open", "transaction_committing")
+    history, verdict = tried(path, postgres, faults=(kill,))
+    assert verdict.passed, verdict.violations
+    kinds = [kind for _, kind, _, _ in history.events]
+    assert kinds.index(FAULT_FIRED) < kinds.index(ROWS_FOUND)
+    assert kinds.count(ATTEMPT_STARTED) == 2
+
+
+PREPARES = """
+    import json, sys, time
+    import psycopg
+    given = sys.argv[1] + "/numbers.jsonl"
+    with psycopg.connect(sys.argv[3], autocommit=True) as connection:
+        AFTER
+        [(done,)] = connection.execute("SELECT count(*) FROM numbers").fetchall()
+        while True:
+            for line in [line for line in open(given) if line.endswith("\\n")][done:]:
+                connection.execute("BEGIN")
+                connection.execute("INSERT INTO numbers VALUES (%s)", [json.loads(line)["id"]])
+                connection.execute(f"PREPARE TRANSACTION 'row-{done}'")
+                connection.execute(f"COMMIT PREPARED 'row-{done}'")
+                done += 1
+            time.sleep(0.01)
+"""
+"""Commits each row in two phases; what stands for AFTER decides what becomes of one that was prepared."""
+COMMITS = """for name, in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+            connection.execute(f"COMMIT PREPARED '{name}'")"""
+
+
+@pytest.mark.parametrize(("after", "found"), [(COMMITS, []), ("pass", ["job failed"])])
+def test_a_transaction_that_is_prepared_outlives_a_kill(
+    postgres: CommandSystem, tmp_path: Path, after: str, found: list[str]
+) -> None:
+    path = with_server(program(tmp_path, PREPARES.replace("AFTER", after), TABLES), "postgres")
+    kill = Fault("kill_process", "mark", occurrence=3, mark="transaction_prepared")
+    measured(path, postgres)
+    history, verdict = tried(path, postgres, faults=(kill,))
+    assert [each.anomaly for each in verdict.violations] == found
+    assert len(events_of(history, FAULT_FIRED)) == 1
 
 
 @pytest.mark.parametrize(
