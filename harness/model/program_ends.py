@@ -25,7 +25,7 @@ InputKind: TypeAlias = Literal[
     "files", "new_files", "kafka", "stdin", "socket", "http", "postgres", "sql", "s3"
 ]
 OutputKind: TypeAlias = Literal[
-    "files", "kafka", "postgres", "stdout", "command", "parquet", "delta", "iceberg"
+    "files", "kafka", "postgres", "stdout", "command", "parquet", "s3", "delta", "iceberg"
 ]
 Format: TypeAlias = Literal["json", "csv", "text", "avro", "protobuf", "bytes"]
 Promise: TypeAlias = Literal["exactly_once", "at_least_once"]
@@ -85,7 +85,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: that of the file."""
     format: Format = "json"
     pattern: str = "**/*"
-    """Files and Parquet: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
+    """Files, Parquet and S3: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
     columns: tuple[str, ...] = ()
     """Which fields of a row are compared, in this order; none: those of the oracle's ``row_schema``."""
     tolerance: dict[str, float] = {}
@@ -129,7 +129,7 @@ INPUT_FIELDS: Final[_Fields] = {
 OUTPUT_FIELDS: Final[_Fields] = {
     "topic": ("kafka",),
     "key": ("kafka",),
-    "pattern": ("files", "parquet"),
+    "pattern": ("files", "parquet", "s3"),
     "table": ("postgres", "iceberg"),
     "create": ("postgres",),
     "command": ("command",),

@@ -397,6 +397,11 @@ def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:
         yield "flink needs either a jar or a script (sql)"
     if job.sql and (job.main or job.arguments):
         yield "flink.class and flink.arguments belong to a jar; a script has placeholders in its statements"
+    for word, ends in _ends_by_word(file).items():
+        if any(each.kind in ("stdin", "stdout") for each in ends):
+            yield f"{word}.kind: a job of Flink runs in a cluster, which has no standard {word}"
+    if any(each.kind == "socket" and each.connects == "harness" for each in file.inputs):
+        yield "input.connects: a job of Flink connects to its socket: leave this out, and use {input}"
     if not _VERSION.fullmatch(job.version):
         yield f"flink.version: {job.version!r} is not a release of Flink, such as {FLINK_VERSION!r}"
 

@@ -169,13 +169,16 @@ class PostgresTransactions(MarkWatch):
         goes_on.wait()
 
 
-def watches(waits_for: Callable[[str], bool] | None, folder: Path, ends: ProgramEnds) -> list[MarkWatch]:
+def watches(
+    waits_for: Callable[[str], bool], folder: Path, ends: ProgramEnds, is_control: bool
+) -> list[MarkWatch]:
     """Return what sees the marks that something waits for, in the folder and at the ends of a trial.
 
-    ``waits_for`` is None in the control run, which learns whether there are transactions.
+    The control run waits for those of transactions, to learn whether there are any.
     """
     found: list[MarkWatch] = []
-    waits_for = waits_for or OF_TRANSACTIONS.__contains__
+    if is_control:
+        waits_for = OF_TRANSACTIONS.__contains__
     if waits_for(BYTES_MARK):
         found.append(WrittenBytes(folder))
     if ends.topics and any(map(waits_for, TRANSACTION_MARKS["kafka"])):

@@ -112,12 +112,11 @@ class ProgramRun:
         file = self.family.file
         if versions := self.family.jobs:
             found = [JobVersion(*version) for version in versions]
-            self._job = JobTrial(found, self.clusters, lambda: self._history.was_struck)
+            self._job = JobTrial(found, self.clusters, self._history, self.ends.partitions)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
             self._lacks_rows = self._has_gaps(self._expected)
-        wanted = None if self.measured is None else self._waiting.waits_for
-        self._watches = watches(wanted, self.folder, self.ends)
+        self._watches = watches(self._waiting.waits_for, self.folder, self.ends, self.measured is None)
         in_turn, self._held_from = records_in_turn(self.scenario.records)
         records = iter(in_turn)
         following = next(records, None)
@@ -155,7 +154,8 @@ class ProgramRun:
             for watch in self._watches:
                 watch.close()
         self._pace.spend(self._is_ready, following is None)
-        return self._history.at_rest(self.ends.output.half_rows(), self._pace.phase_seconds, self.folder)
+        left = self.ends.output.left_behind(has_ended=file.done.when == "exit")
+        return self._history.at_rest(left, self._pace.phase_seconds, self.folder)
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
@@ -173,7 +173,7 @@ class ProgramRun:
         if self._process is not None or self._restart_at is None or now < self._restart_at:
             return
         file = self.family.file
-        self._history.started(self._by_supervisor)
+        self._history.started(self._by_supervisor, self._job.checkpoint if self._job else None)
         render(self.family, self.folder, self._values())
         again = self._history.starts > 1
         hooks, name = file.hooks, "before_restart" if again else "before_start"

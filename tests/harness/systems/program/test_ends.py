@@ -158,6 +158,31 @@ DOWNLOADS = (
         time.sleep(0.02)
 """
 )
+UPLOADS = """
+    import sys, time
+    from botocore.session import Session
+    given = sys.argv[1] + "/numbers.jsonl"
+    bucket, _, prefix = sys.argv[2].removeprefix("s3://").partition("/")
+    client = Session().create_client("s3")
+    done = len(client.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", []))
+    while True:
+        for line in [line for line in open(given) if line.endswith("\\n")][done:]:
+            name = f"{prefix}/day=1/NAME.jsonl"
+            client.put_object(Bucket=bucket, Key=name, Body=line.encode())
+            done += 1
+        time.sleep(0.01)
+"""
+"""Makes an object of each line; what stands for NAME decides whether it may come twice."""
+INTO_OBJECTS = """
+[input]
+kind = "files"
+[output]
+kind = "s3"
+pattern = "**/*.jsonl"
+[done]
+quiet_seconds = 300
+most_seconds = 600
+"""
 INTO_FILES = """
 [output]
 kind = "files"
@@ -418,3 +443,19 @@ def test_records_are_objects_of_a_store(s3: CommandSystem, tmp_path: Path) -> No
     path = with_server(program(tmp_path, DOWNLOADS, GIVEN_OBJECTS), "s3")
     _, verdict = tried(path, s3, faults=(kill,))
     assert verdict.passed, verdict.violations
+
+
+def test_rows_are_lines_of_objects_below_an_address(s3: CommandSystem, tmp_path: Path) -> None:
+    path = program(tmp_path, UPLOADS.replace("NAME", "{done:06}"), INTO_OBJECTS)
+    measured(path, s3)
+    history, verdict = tried(path, s3, faults=(Fault("kill_process", "committed", occurrence=2),))
+    assert verdict.passed, verdict.violations
+    assert len(events_of(history, ATTEMPT_STARTED)) == 2
+    # A start that counts no objects makes them again. The first one waits for its kill after two.
+    waits = "time.sleep(0 if done < 2 or os.path.exists('second') else 600)"
+    text = UPLOADS.replace("NAME", "{done}-{time.time_ns()}").replace("import sys", "import os, sys")
+    text = text.replace("done = len(", "done = 0 * len(").replace("done += 1", f"done += 1; {waits}")
+    restart = '[hooks]\nbefore_restart = ["touch", "second"]\n'
+    program(tmp_path, text, INTO_OBJECTS + restart)
+    _, verdict = tried(path, s3, faults=(Fault("kill_process", "committed", occurrence=2),))
+    assert verdict.signature == ("exactly_once", "duplicated")
