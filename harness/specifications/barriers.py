@@ -20,10 +20,12 @@ are under way, one that is complete drops all older ones, and none is taken behi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 from onceproof.engine.elements import CheckpointBarrier
 from onceproof.engine.messages import (
+    CHECKPOINT,
     DECLINED_INPUT_END_OF_STREAM,
     DECLINED_ON_CANCELLATION_BARRIER,
     DECLINED_SUBSUMED,
@@ -52,15 +54,15 @@ TURNS: Final = "ALIGNED"
 """The alignment of a barrier that may turn into one that overtakes, if it has a time-out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UnderWay:
     """What has come of one checkpoint."""
 
     barrier: CheckpointBarrier
-    came: frozenset[int] = frozenset()
+    came: set[int] = field(default_factory=set)
     """The channels that gave their barrier, or their end for it."""
-    blocked: frozenset[int] = frozenset()
-    announced: frozenset[int] = frozenset()
+    blocked: set[int] = field(default_factory=set)
+    announced: set[int] = field(default_factory=set)
     has_barrier: bool = False
     overtakes: bool = False
     is_taken: bool = False
@@ -79,15 +81,15 @@ class BarrierSpecification:
     given_up: frozenset[int] = frozenset()
 
     @property
-    def blocked(self) -> frozenset[int]:
+    def blocked(self) -> set[int]:
         """The channels that must wait."""
-        return frozenset() if self.under_way is None else self.under_way.blocked - self.ended
+        return set() if self.under_way is None else self.under_way.blocked - self.ended
 
     def handle(self, event: BarrierEvent, now: int) -> list[BarrierEffect]:
         """Return the effects that the event must have."""
         match event:
             case BarrierArrived(channel=channel, barrier=barrier):
-                return self._comes(barrier, (channel,), now)
+                return self._comes(barrier, channel, now)
             case BarrierAnnounced(channel=channel, barrier=barrier):
                 return self._announced(barrier, channel, now)
             case AlignmentTimeOut(checkpoint_id=checkpoint_id):
@@ -108,56 +110,52 @@ class BarrierSpecification:
         if barrier.checkpoint_id <= self.latest:
             return []
         open_channels = tuple(set(range(self.channels)) - self.ended)
-        effects = self._begins(barrier, now)
-        assert self.under_way is not None
-        self._note(came=self.under_way.came.union(open_channels), has_barrier=True)
+        effects, known = self._begins(barrier, now)
+        known.came.update(open_channels)
+        known.has_barrier = True
         if _alignment(barrier) == OVERTAKES:
-            effects += self._taken()
+            effects += self._taken(known)
             effects.append(TakeInFlight(barrier.checkpoint_id, open_channels))
-        return effects + self._complete()
+        return effects + self._complete(known)
 
     def close(self) -> None:
         """The task has finished, and nothing waits."""
         self.under_way = None
 
-    def _comes(self, barrier: CheckpointBarrier, channels: tuple[int, ...], now: int) -> list[BarrierEffect]:
+    def _comes(self, barrier: CheckpointBarrier, channel: int, now: int) -> list[BarrierEffect]:
         refused = self._refused(barrier.checkpoint_id)
         if refused is not None:
             return refused
-        effects = self._begins(barrier, now)
-        known = self.under_way
-        assert known is not None
+        effects, known = self._begins(barrier, now)
+        known.came.add(channel)
+        known.announced.discard(channel)
+        known.has_barrier = True
         overtakes = _alignment(barrier) == OVERTAKES
-        self._note(
-            came=known.came.union(channels),
-            announced=known.announced.difference(channels),
-            blocked=known.blocked if overtakes else known.blocked.union(channels),
-            has_barrier=True,
-        )
+        if not overtakes:
+            known.blocked.add(channel)
         timeout_ms = _timeout_ms(barrier)
         is_late = timeout_ms is not None and now - barrier.triggered_ms > timeout_ms
-        if overtakes or known.overtakes or (is_late and not self._is_last):
-            effects += self._taken()
-        return effects + (self._complete() if self._is_last else [])
+        is_last = self._is_last(known)
+        if overtakes or known.overtakes or (is_late and not is_last):
+            effects += self._taken(known)
+        return effects + (self._complete(known) if is_last else [])
 
     def _announced(self, barrier: CheckpointBarrier, channel: int, now: int) -> list[BarrierEffect]:
         refused = self._refused(barrier.checkpoint_id)
         if refused is not None:
             return refused
-        effects = self._begins(barrier, now)
-        known = self.under_way
-        assert known is not None
-        self._note(announced=known.announced | {channel})
+        effects, known = self._begins(barrier, now)
+        known.announced.add(channel)
         if _alignment(barrier) == OVERTAKES:
-            self._note(has_barrier=True)
-            return effects + self._taken()
-        return effects + (self._overtaken() if known.overtakes else [])
+            known.has_barrier = True
+            return effects + self._taken(known)
+        return effects + (self._overtaken(known) if known.overtakes else [])
 
     def _timed_out(self, checkpoint_id: int) -> list[BarrierEffect]:
         known = self.under_way
         if known is None or checkpoint_id != self.latest or known.overtakes:
             return []
-        return self._taken() if known.has_barrier else self._overtaken()
+        return self._taken(known) if known.has_barrier else self._overtaken(known)
 
     def _given_up(self, checkpoint_id: int) -> list[BarrierEffect]:
         known, latest = self.under_way, self.latest
@@ -172,15 +170,13 @@ class BarrierSpecification:
             return []
         if not self.counts_ends:
             return [self._declined(self.latest, DECLINED_INPUT_END_OF_STREAM)]
-        self._note(came=known.came | {channel})
-        return self._complete() if self._is_last else []
+        known.came.add(channel)
+        return self._complete(known) if self._is_last(known) else []
 
     # What the rules have in common.
 
-    @property
-    def _is_last(self) -> bool:
-        assert self.under_way is not None
-        return len(self.under_way.came | self.ended) == self.channels
+    def _is_last(self, known: UnderWay) -> bool:
+        return len(known.came | self.ended) == self.channels
 
     def _is_over(self, checkpoint_id: int) -> bool:
         return checkpoint_id < self.latest or (checkpoint_id == self.latest and self.under_way is None)
@@ -193,39 +189,35 @@ class BarrierSpecification:
         older = [] if self.under_way is None else [self._declined(self.latest, DECLINED_SUBSUMED)]
         return [*older, self._declined(checkpoint_id)]
 
-    def _begins(self, barrier: CheckpointBarrier, now: int) -> list[BarrierEffect]:
+    def _begins(self, barrier: CheckpointBarrier, now: int) -> tuple[list[BarrierEffect], UnderWay]:
         checkpoint_id = barrier.checkpoint_id
-        if checkpoint_id == self.latest:
-            return []
+        if self.under_way is not None and checkpoint_id == self.latest:
+            return [], self.under_way
         effects: list[BarrierEffect] = []
         if self.under_way is not None:
             effects.append(self._declined(self.latest, DECLINED_SUBSUMED))
         self.latest = checkpoint_id
-        self.under_way = UnderWay(barrier)
+        known = self.under_way = UnderWay(barrier)
         self.given_up = frozenset(each for each in self.given_up if each > checkpoint_id)
         timeout_ms = _timeout_ms(barrier)
         if timeout_ms is not None:
             due_ms = max(now, barrier.triggered_ms + timeout_ms)
             effects.append(StartAlignmentTimer(due_ms, checkpoint_id))
-        return effects
+        return effects, known
 
-    def _taken(self) -> list[BarrierEffect]:
-        known = self.under_way
-        assert known is not None
+    def _taken(self, known: UnderWay) -> list[BarrierEffect]:
         if known.is_taken:
-            return self._overtaken()
-        self._note(is_taken=True)
-        return [StartCheckpoint(known.barrier.overtaking()), *self._overtaken()]
+            return self._overtaken(known)
+        known.is_taken = True
+        return [StartCheckpoint(known.barrier.overtaking()), *self._overtaken(known)]
 
-    def _overtaken(self) -> list[BarrierEffect]:
-        assert self.under_way is not None
-        announced = tuple(sorted(self.under_way.announced))
-        self._note(overtakes=True, announced=frozenset())
+    def _overtaken(self, known: UnderWay) -> list[BarrierEffect]:
+        announced, known.announced = tuple(sorted(known.announced)), set()
+        known.overtakes = True
         return [TakeInFlight(self.latest, announced)] if announced else []
 
-    def _complete(self) -> list[BarrierEffect]:
-        known, self.under_way = self.under_way, None
-        assert known is not None
+    def _complete(self, known: UnderWay) -> list[BarrierEffect]:
+        self.under_way = None
         return [InFlightComplete(self.latest) if known.is_taken else StartCheckpoint(known.barrier)]
 
     def _declined(
@@ -233,27 +225,6 @@ class BarrierSpecification:
     ) -> AbortCheckpoint:
         self.latest, self.under_way = max(self.latest, checkpoint_id), None
         return AbortCheckpoint(checkpoint_id, reason)
-
-    def _note(
-        self,
-        came: frozenset[int] | None = None,
-        announced: frozenset[int] | None = None,
-        blocked: frozenset[int] | None = None,
-        has_barrier: bool = False,
-        overtakes: bool = False,
-        is_taken: bool = False,
-    ) -> None:
-        known = self.under_way
-        assert known is not None
-        self.under_way = UnderWay(
-            known.barrier,
-            known.came if came is None else came,
-            known.blocked if blocked is None else blocked,
-            known.announced if announced is None else announced,
-            known.has_barrier or has_barrier,
-            known.overtakes or overtakes,
-            known.is_taken or is_taken,
-        )
 
 
 @dataclass(slots=True)
@@ -423,17 +394,17 @@ class BarrierRules:
         """Return the specification of a task with so many channels."""
         return (TrackerSpecification if self.barriers == "at_least_once" else BarrierSpecification)(channels)
 
-    def mismatch(self, barrier: CheckpointBarrier, may_overtake: bool) -> str | None:
+    @lru_cache(maxsize=256)  # noqa: B019 (there are few rules and few options)
+    def mismatch(self, kind: str, options: Any, may_overtake: bool) -> str | None:
         """Return how else a barrier must travel on an edge; None if it may travel as it does.
 
         Savepoints never overtake. Nothing overtakes on an edge that does not let it, or towards a task with
         such an edge; there a barrier says that those behind may.
         """
-        options = barrier.options
-        found = (_alignment(barrier), options.aligned_timeout_ms)
+        found = (str(options.alignment.value), options.aligned_timeout_ms)
         timeout_ms = self.aligned_timeout_ms or None
         allowed: tuple[tuple[str, int | None], ...]
-        if self.barriers == "aligned" or barrier.kind != "checkpoint":
+        if self.barriers == "aligned" or kind != CHECKPOINT:
             allowed = (("ALIGNED", None),)
         elif self.barriers == "at_least_once":
             allowed = (("AT_LEAST_ONCE", None),)

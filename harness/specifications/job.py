@@ -91,6 +91,8 @@ TOLERATED: Final = frozenset(
 )
 """Reasons of a task that are no failure of the job."""
 
+_ASKS: Final = frozenset((TriggerRequested, StopRequested, CancelRequested))
+
 CREATED: Final = "created"
 RUNNING: Final = "running"
 FAILING: Final = "failing"
@@ -213,6 +215,8 @@ class JobSpecification:
 
     def judge(self, event: Any, now: int, effects: Sequence[Any]) -> Mismatch | None:
         """Return what is wrong with the effects of an event at ``now`` (milliseconds), or None."""
+        if not effects and self._is_only_noted(event):
+            return None
         step = Step(event, now, self.state, dict(self._pending))
         try:
             self._take(event, step)
@@ -227,31 +231,43 @@ class JobSpecification:
 
     # Events.
 
-    def _take(self, event: Any, step: Step) -> None:
-        match event:
-            case AcknowledgeCheckpoint():
-                pending = self._pending.get(event.checkpoint_id)
-                if pending is not None and pending.attempt == event.attempt and event.task in pending.missing:
-                    step.is_counted = True
-                    pending.missing.discard(event.task)
-                    path = None if event.handle is None else event.handle.path  # type: ignore[attr-defined]
-                    pending.answers[event.task] = (path, event.finished)
-            case TaskRunning() if event.attempt == self._attempt:
+    def _is_only_noted(self, event: Any) -> bool:
+        """Note an event that asks for no answer, as most do; False for any other."""
+        if type(event) is TaskRunning and self.state == RUNNING:
+            if event.attempt == self._attempt:
                 self._running.add(event.task)
-            case TaskFinished() if event.attempt == self._attempt:
-                self._finished.add(event.task)
-            case AttemptDeployed():
-                self._deployed = event.plan
-                self._running.clear()
-                self._finished.clear()
-            case TriggerRequested() if event.number:
-                self._requests[event.number] = (event.kind, event.drains)
-            case StopRequested():
-                self._requests[event.number] = (SYNC_SAVEPOINT, event.drains)
-            case CancelRequested() if event.number:
-                self._requests[event.number] = (SAVEPOINT, False)
-            case MetadataStored():
-                self._stored(event, step)
+            return True
+        return type(event) is AcknowledgeCheckpoint and self._is_waiting(event) and self._answered(event)
+
+    def _is_waiting(self, event: AcknowledgeCheckpoint) -> bool:
+        pending = self._pending.get(event.checkpoint_id)
+        return pending is not None and len(pending.missing) > 1 and self.state == RUNNING
+
+    def _answered(self, event: Any) -> bool:
+        """Note an acknowledgement; return whether it is the first of its task."""
+        pending = self._pending.get(event.checkpoint_id)
+        if pending is None or pending.attempt != event.attempt or event.task not in pending.missing:
+            return False
+        pending.missing.discard(event.task)
+        pending.answers[event.task] = (event.handle and event.handle.path, event.finished)
+        return True
+
+    def _take(self, event: Any, step: Step) -> None:
+        kind = type(event)
+        if kind is AcknowledgeCheckpoint:
+            step.is_counted = self._answered(event)
+        elif kind is TaskRunning or kind is TaskFinished:
+            if event.attempt == self._attempt:
+                (self._running if kind is TaskRunning else self._finished).add(event.task)
+        elif kind is AttemptDeployed:
+            self._deployed = event.plan
+            self._running.clear()
+            self._finished.clear()
+        elif kind is MetadataStored:
+            self._stored(event, step)
+        elif kind in _ASKS and event.number:
+            asked = SYNC_SAVEPOINT if kind is StopRequested else getattr(event, "kind", SAVEPOINT)
+            self._requests[event.number] = (asked, getattr(event, "drains", False))
         step.plan = self._deployed
 
     # Effects.
@@ -550,7 +566,7 @@ class JobSpecification:
     def _conclude_requests(self, event: Any, effects: Sequence[Any], step: Step) -> None:
         number = getattr(event, "number", 0)
         ending = self._ending
-        if type(event) in (TriggerRequested, StopRequested, CancelRequested) and number:
+        if type(event) in _ASKS and number:
             ends_job = type(event) is not TriggerRequested
             may = not self.rules.is_batch and ending is None and (not ends_job or step.state == RUNNING)
             refusal = step.resolved.get(number)

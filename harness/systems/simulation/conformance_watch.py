@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
@@ -33,12 +33,14 @@ from onceproof.engine.task.barriers.events import (
 )
 from onceproof.engine.task.barriers.tracker import BarrierTracker
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
+from onceproof.engine.task.events import Restore
 from onceproof.engine.task.task import RUNNING, Task
 from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.specifications import Deviation
 from onceproof.harness.specifications.barriers import BarrierRules, goes_ahead_behind
 from onceproof.harness.specifications.job import JobRules, JobSpecification
+from onceproof.harness.specifications.key_groups import restored_mismatch
 from onceproof.harness.specifications.restarts import FOREVER, FixedDelay
 from onceproof.harness.specifications.watermarks import ValveSpecification
 from onceproof.harness.systems.simulation.agenda import Clock
@@ -66,6 +68,10 @@ class ConformanceWatch:
         self.deviation: Deviation | None = None
         """The first answer that is not as specified, if there is one."""
         self._job: JobSpecification | None = None
+        self._handler: type | None = None
+        """What the tasks of the attempt have for barriers, once it is known."""
+        self._graph: JobGraph | None = None
+        self._restored: CheckpointMetadata | None = None
         self._may_overtake: dict[int, bool] = {}
         """By vertex, whether barriers may overtake on the way to it."""
         self._barriers_of: dict[TaskId, BarrierWatch] = {}
@@ -97,6 +103,28 @@ class ConformanceWatch:
         if mismatch is not None:
             self.deviate("job master", event, *mismatch)
 
+    def attempt_started(self, restored: CheckpointMetadata | None) -> None:
+        """Note from which checkpoint the next attempt begins."""
+        self._restored = restored
+
+    def tasks_start(self, begin_with: Mapping[TaskId, Restore]) -> None:
+        """Judge what the tasks of an attempt restore."""
+        metadata, graph = self._restored, self._graph
+        if metadata is None or graph is None or self.deviation is not None:
+            return
+        stored = {operator.operator_id: operator for operator in metadata.operators}
+        for vertex in graph.vertices:
+            restores = [begin_with[TaskId(vertex.index, each)] for each in range(vertex.parallelism)]
+            for node in vertex.operators:
+                operator = stored.get(node.operator_id)
+                found = [each.operators.get(node.operator_id) for each in restores]
+                if operator is None or None in found:
+                    continue
+                mismatch = restored_mismatch(operator, vertex.max_parallelism, found)
+                if mismatch is not None:
+                    event = f"the restore of checkpoint {metadata.checkpoint_id}"
+                    self.deviate(f"redistribution of {node.name}", event, *mismatch)
+
     # Tasks.
 
     def of_attempt(self, graph: JobGraph) -> ConformanceWatch:
@@ -105,6 +133,7 @@ class ConformanceWatch:
             vertex.index: all(edge.partitioner.kind in _OVERTAKEN for edge in vertex.inputs)
             for vertex in graph.vertices
         }
+        self._graph = graph
         mode = self._scenario.checkpoint_mode
         # Tasks of a BATCH job sort first, and decline meanwhile: nothing needs to overtake.
         is_aligned = graph.is_batch and mode.barriers == "unaligned"
@@ -112,14 +141,16 @@ class ConformanceWatch:
             BarrierRules("aligned") if is_aligned else BarrierRules(mode.barriers, mode.aligned_timeout_ms)
         )
         self._barriers_of.clear()
+        self._handler = None
         return self
 
     def barriers(
         self, task: TaskId, vertex: JobVertex, options: CheckpointOptions, channels: int
     ) -> BarrierHandler:
         """Return the handler that the engine chooses for a task, watched."""
-        kind = type(barrier_handler(options, channels))
-        watched = _WATCHED.get(kind)
+        if self._handler is None:
+            self._handler = type(barrier_handler(options, channels))
+        watched = _WATCHED.get(self._handler)
         if watched is None:
             return barrier_handler(options, channels)
         handler = watched(channels)
@@ -228,7 +259,7 @@ class BarrierWatch:
         self._specification.close()
 
     def _judge_options(self, barrier: CheckpointBarrier, may_overtake: bool) -> None:
-        expected = self._rules.mismatch(barrier, may_overtake)
+        expected = self._rules.mismatch(barrier.kind, barrier.options, may_overtake)
         if expected is not None:
             self._watch.deviate(self._name, barrier, expected, barrier.options)
 
@@ -243,11 +274,17 @@ class BarrierWatch:
         if got != expected:
             self._watch.deviate(self._name, event, expected, got)
         specification = self._specification
+        if not specification.blocked and True not in blocked:
+            self._note(event, got)
+            return
         waits = {channel for channel, is_blocked in enumerate(blocked) if is_blocked} - specification.ended
         if waits != specification.blocked:
             self._watch.deviate(
                 self._name, event, f"channels wait: {set(specification.blocked)}", f"channels wait: {waits}"
             )
+        self._note(event, got)
+
+    def _note(self, event: Any, got: list[BarrierEffect]) -> None:
         for effect in got:
             if type(effect) is StartCheckpoint:
                 self.taken = effect.barrier

@@ -217,6 +217,12 @@ class SimulatedProcess(Execution):
         self._restored = 0
         self._agenda.renew_slots()
         self._recorder.attempt_started(effect, self._ports.job.keyed_parallelism)
+        self._watch.attempt_started(effect.restored)
+
+    def start_tasks(self, begin_with: dict[TaskId, Restore]) -> None:
+        """Have what they restore judged, and let each task restore it."""
+        self._watch.tasks_start(begin_with)
+        super().start_tasks(begin_with)
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Make restoring an action of its own, so that a crash can come between two tasks' restores."""

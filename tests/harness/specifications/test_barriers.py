@@ -107,8 +107,8 @@ def test_vectors_cover_each_kind_of_barrier():
     assert areas == {"barrier.aligned", "barrier.unaligned", "barrier.alternating", "barrier.tracker"}
 
 
-def barrier(checkpoint_id, options=ALIGNED, kind="checkpoint"):
-    return CheckpointBarrier(checkpoint_id, 1000, kind, options)
+def barrier(checkpoint_id, options=ALIGNED):
+    return CheckpointBarrier(checkpoint_id, 1000, options=options)
 
 
 def test_barrier_that_overtakes_takes_the_snapshot_at_once_and_blocks_nothing():
@@ -190,13 +190,13 @@ def test_tracker_takes_none_behind_a_younger_one_and_forgets_the_oldest():
     ],
 )
 def test_barriers_travel_as_the_settings_say(rules, options, may_overtake, is_right):
-    assert (rules.mismatch(barrier(1, options), may_overtake) is None) is is_right
+    assert (rules.mismatch("checkpoint", options, may_overtake) is None) is is_right
 
 
 def test_savepoints_never_overtake():
     rules = BarrierRules("unaligned")
-    assert rules.mismatch(barrier(1, ALIGNED, SAVEPOINT), True) is None
-    assert rules.mismatch(barrier(1, UNALIGNED, SAVEPOINT), True) is not None
+    assert rules.mismatch(SAVEPOINT, ALIGNED, True) is None
+    assert rules.mismatch(SAVEPOINT, UNALIGNED, True) is not None
 
 
 def test_barrier_that_was_held_back_overtakes_behind_the_edge():
