@@ -22,6 +22,7 @@ Line: TypeAlias = tuple[int, str, str, str]
 """(step, task, verb, details)."""
 
 JOB: Final = "job"
+USED_UP: Final = "the step budget of the scenario is used up"
 # The order of lines within a step.
 _MESSAGE, _TASK_ACTION, _VISIBLE_EVENT = range(3)
 
@@ -142,8 +143,7 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.JOB_FAILED:
             yield step, JOB, "FAILED", payload["cause"]
         case kinds.BUDGET_EXHAUSTED:
-            for what in ("the step budget of the scenario is used up", *payload.get("circle", ())):
-                yield step, JOB, "STUCK", what
+            yield from ((step, JOB, "STUCK", what) for what in (USED_UP, *payload.get("circle", ())))
         case kinds.INPUT_READ:
             yield step, JOB, "has read", ", ".join(_splits_read(payload))
         case kinds.PART_DEAD:

@@ -79,7 +79,7 @@ from onceproof.engine.messages import (
     TriggerCheckpoint,
 )
 from onceproof.harness.specifications import Mismatch
-from onceproof.harness.specifications.restarts import FailedAt, Strategy, is_hopeless
+from onceproof.harness.specifications.restart_waits import FailedAt, Strategy, is_hopeless
 from onceproof.harness.specifications.retention import Kept, RetentionSpecification, kept_of
 
 EXPIRED: Final = "CHECKPOINT_EXPIRED"
@@ -115,7 +115,6 @@ class JobRules:
     """Whether savepoints begin beside whatever is under way: where barriers block channels."""
     is_batch: bool = False
     max_equal_errors: int = 0
-    after_tasks_finish: bool = True
 
 
 @dataclass(slots=True)
@@ -161,7 +160,6 @@ class Step:
     state: str
     """That of the job before it."""
     pending: dict[int, Pending]
-    """What was under way before it."""
     triggered: list[int] = field(default_factory=list)
     expiries: dict[int, int] = field(default_factory=dict)
     triggers: dict[int, set[TaskId]] = field(default_factory=dict)
@@ -172,14 +170,14 @@ class Step:
     notices: set[TaskId] = field(default_factory=set)
     resolved: dict[int, RequestResolved] = field(default_factory=dict)
     plan: CheckpointPlan | None = None
-    """That of the tasks that must hear of what is aborted."""
     ends: list[Any] = field(default_factory=list)
     """Deploy, StartRestartTimer of a restart, JobFailed, JobCanceled, JobFinished."""
     is_cancelled: bool = False
     is_counted: bool = False
-    """Whether an acknowledgement was the first of its task."""
     too_many: bool = False
     discards_state: bool = False
+    stored: int = 0
+    """The checkpoint that has completed."""
 
 
 class JobSpecification:
@@ -264,6 +262,7 @@ class JobSpecification:
             self._running.clear()
             self._finished.clear()
         elif kind is MetadataStored:
+            step.stored = event.checkpoint_id
             self._stored(event, step)
         elif kind in _ASKS and event.number:
             asked = SYNC_SAVEPOINT if kind is StopRequested else getattr(event, "kind", SAVEPOINT)
@@ -343,9 +342,7 @@ class JobSpecification:
         _require(not gone, "no reference to deleted files", sorted(gone))
 
     def _completes(self, effect: CheckpointCompleted, step: Step) -> None:
-        event = step.event
-        is_stored = type(event) is MetadataStored and event.checkpoint_id == effect.checkpoint_id
-        _require(is_stored, "no completion without durable metadata", effect)
+        _require(step.stored == effect.checkpoint_id, "no completion without durable metadata", effect)
 
     def _aborts(self, effect: CheckpointAborted, step: Step) -> None:
         pending = self._pending.get(effect.checkpoint_id)
@@ -388,12 +385,9 @@ class JobSpecification:
 
     def _is_used(self, event: AcknowledgeCheckpoint) -> bool:
         key = (event.checkpoint_id, event.attempt)
-        return key in self._savepoints or any(each[0] == key[0] and each[2] == key[1] for each in self.kept)
-
-    @property
-    def kept(self) -> Sequence[Kept]:
-        """The completed checkpoints that are retained, oldest first."""
-        return self.retention.kept
+        return key in self._savepoints or any(
+            each[0] == key[0] and each[2] == key[1] for each in self.retention.kept
+        )
 
     def _discards_files(self, effect: DiscardSharedFiles, step: Step) -> None:
         used = self.retention.still_used(effect.paths)
@@ -407,11 +401,10 @@ class JobSpecification:
         if effect.checkpoint_id is None:
             _require(bool(effect.reason), "a reason with a refusal", effect)
             return
-        event = step.event
         pending = step.pending.get(effect.checkpoint_id)
-        is_complete = type(event) is MetadataStored and event.checkpoint_id == effect.checkpoint_id
-        is_asked = pending is not None and pending.number == number and pending.kind == kind
-        _require(is_complete and is_asked, "the savepoint that was asked for, complete", effect)
+        is_asked = pending is not None and (pending.number, pending.kind) == (number, kind)
+        is_right = is_asked and step.stored == effect.checkpoint_id
+        _require(is_right, "the savepoint that was asked for, complete", effect)
 
     def _too_many(self, effect: TooManyFailures, step: Step) -> None:
         step.too_many = True
@@ -487,11 +480,8 @@ class JobSpecification:
             tasks = set(step.plan.upstreams) - self._finished
             for checkpoint_id in step.aborted:
                 heard = step.abort_notices.get(checkpoint_id, set())
-                _require(
-                    heard == tasks,
-                    f"notices of the abort of {checkpoint_id} to {_names(tasks)}",
-                    _names(heard),
-                )
+                expected = f"notices of the abort of {checkpoint_id} to {_names(tasks)}"
+                _require(heard == tasks, expected, _names(heard))
         lost = step.discarded ^ {*step.aborted, *step.dropped}
         _require(not lost, "the deletion of what is aborted or no longer retained", sorted(lost))
         if type(event) is TaskFinished and event.attempt == self._attempt:
@@ -585,9 +575,8 @@ class JobSpecification:
                 is_possible = self._all_run and len(self._finished) < len(self._running)
                 is_wrong = is_possible and self.rules.forces_savepoints and not self._finished
                 _require(not is_wrong, f"a savepoint for request {number}", refusal)
-                _require(
-                    not step.is_cancelled and not step.triggered, "a refusal that changes nothing", effects
-                )
+                changes = step.is_cancelled or bool(step.triggered)
+                _require(not changes, "a refusal that changes nothing", effects)
         elif ending is not None and not ending.is_complete and ending.number in step.resolved:
             if step.resolved[ending.number].checkpoint_id is None:
                 self._ending = None
@@ -613,7 +602,7 @@ class JobSpecification:
         elif step.state in (FAILING, CANCELLING) and not self._is_storing:
             expected = StartRestartTimer if step.state == FAILING else JobCanceled
             _require(outcome is expected, expected.__name__, end)
-        elif outcome is StartRestartTimer or (outcome is JobFailed and not _is_final(event)):
+        elif outcome is StartRestartTimer or (outcome is JobFailed and type(event) is not DeploymentFailed):
             raise Wrong("no end of an attempt without a failure", end)
         elif type(event) is RescaleRequested:
             may = was_running and not self._stores_in(step.pending) and ending is None
@@ -633,11 +622,8 @@ class JobSpecification:
         if outcome is JobFinished:
             stopped = ending is not None and ending.stops and ending.is_complete
             _require(end.stopped is stopped, f"an end with stopped={stopped}", end)
-            _require(
-                step.is_cancelled or (self._has_finished and not self._is_storing),
-                "no end before that of all tasks",
-                end,
-            )
+            is_over = step.is_cancelled or (self._has_finished and not self._is_storing)
+            _require(is_over, "no end before that of all tasks", end)
         if outcome in (JobFinished, JobFailed, JobCanceled):
             _require(not self._requests, "answers to all requests", list(self._requests))
 
@@ -655,14 +641,8 @@ class JobSpecification:
         """Return whether the savepoint of a stop has failed: its tasks read no more, others take over."""
         if type(event) is StopRequested or self._has_finished:
             return False
-        return any(
-            each.checkpoint_id is None and self._was_stop(number, step)
-            for number, each in step.resolved.items()
-        )
-
-    @staticmethod
-    def _was_stop(number: int, step: Step) -> bool:
-        return any(each.number == number and each.kind == SYNC_SAVEPOINT for each in step.pending.values())
+        stops = [each.number for each in step.pending.values() if each.kind == SYNC_SAVEPOINT]
+        return any(number in stops and each.checkpoint_id is None for number, each in step.resolved.items())
 
     def _conclude_failure(self, event: Any, end: Any, step: Step) -> None:
         _require(step.is_cancelled, "the end of an attempt that failed", end)
@@ -699,7 +679,7 @@ class JobSpecification:
             if outcome is None:
                 self.state = CANCELLING
             return
-        commits = ending is not None and ending.stops and ending.is_complete and self._all_run_of(step)
+        commits = ending is not None and ending.stops and ending.is_complete and type(event) is TaskRunning
         _require(outcome is JobFinished and commits, "no end of an attempt without a reason", outcome)
 
     # What the rules have in common.
@@ -707,10 +687,6 @@ class JobSpecification:
     @property
     def _all_run(self) -> bool:
         return self._deployed is not None and len(self._running) == len(self._deployed.upstreams)
-
-    @staticmethod
-    def _all_run_of(step: Step) -> bool:
-        return type(step.event) is TaskRunning
 
     @property
     def _has_finished(self) -> bool:
@@ -723,10 +699,6 @@ class JobSpecification:
     @staticmethod
     def _stores_in(pending: dict[int, Pending]) -> bool:
         return any(each.stored is not None for each in pending.values())
-
-
-def _is_final(event: Any) -> bool:
-    return type(event) is DeploymentFailed and not event.may_pass
 
 
 def _require(holds: bool, expected: str, got: object) -> None:

@@ -5,6 +5,7 @@ Rules:
 - Each machine is watched where it answers: the job master after each event, barrier handlers and valves in
   the place of those that a task makes itself. The run does not change, whatever is found.
 - The first answer that is not as specified is the deviation of the run. After it nothing more is judged.
+- The seed of a scenario decides whether its run is watched (``is_replayed``): not all are, for their cost.
 - What a barrier handler decides is also looked for where the task must carry it out: the barrier of a
   snapshot stands in every output, ahead of all records where it overtakes; a time-out has a timer.
 """
@@ -37,12 +38,13 @@ from onceproof.engine.task.events import Restore
 from onceproof.engine.task.task import RUNNING, Task
 from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
 from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.seeds import is_replayed
 from onceproof.harness.specifications import Deviation
 from onceproof.harness.specifications.barriers import BarrierRules, goes_ahead_behind
 from onceproof.harness.specifications.job import JobRules, JobSpecification
-from onceproof.harness.specifications.key_groups import restored_mismatch
-from onceproof.harness.specifications.restarts import FOREVER, FixedDelay
-from onceproof.harness.specifications.watermarks import ValveSpecification
+from onceproof.harness.specifications.restart_waits import FOREVER, FixedDelay
+from onceproof.harness.specifications.restored_shares import restored_mismatch
+from onceproof.harness.specifications.valves import ValveSpecification
 from onceproof.harness.systems.simulation.agenda import Clock
 
 _OVERTAKEN: Final = frozenset(
@@ -64,6 +66,7 @@ class ConformanceWatch:
     def __init__(self, scenario: Scenario, clock: Clock) -> None:
         self._scenario = scenario
         self._clock = clock
+        self._is_on = is_replayed(scenario.seed)
         self._barrier_rules = BarrierRules("aligned")
         self.deviation: Deviation | None = None
         """The first answer that is not as specified, if there is one."""
@@ -80,6 +83,8 @@ class ConformanceWatch:
 
     def process_started(self, graph: JobGraph, found: Sequence[CheckpointMetadata]) -> None:
         """Begin to watch the job master of a process that has found these checkpoints."""
+        if not self._is_on:
+            return
         scenario, settings = self._scenario, graph.settings
         mode = scenario.checkpoint_mode
         rules = JobRules(
@@ -127,8 +132,10 @@ class ConformanceWatch:
 
     # Tasks.
 
-    def of_attempt(self, graph: JobGraph) -> ConformanceWatch:
-        """Return this, for the tasks of an attempt with that graph."""
+    def of_attempt(self, graph: JobGraph) -> ConformanceWatch | None:
+        """Return this, for the tasks of an attempt with that graph; None for a run that is not watched."""
+        if not self._is_on:
+            return None
         self._may_overtake = {
             vertex.index: all(edge.partitioner.kind in _OVERTAKEN for edge in vertex.inputs)
             for vertex in graph.vertices
@@ -186,6 +193,11 @@ class ConformanceWatch:
         if watch is not None and due_ms in watch.timers:
             watch.timers.remove(due_ms)
 
+    @property
+    def step(self) -> int:
+        """The number of the current step."""
+        return self._clock.step
+
     def deviate(self, machine: str, event: Any, expected: Any, got: Any) -> None:
         """Note the first deviation."""
         if self.deviation is None:
@@ -205,6 +217,7 @@ class BarrierWatch:
         "_rules",
         "_specification",
         "_vertex",
+        "_waits_since",
         "_waits_until",
         "_watch",
         "taken",
@@ -234,6 +247,7 @@ class BarrierWatch:
         """When the task is to be woken."""
         self._waits_until: int | None = None
         """When the time-out of the alignment is due."""
+        self._waits_since = 0
         self._is_timer = False
         """Whether a timer has taken the snapshot: then other timers may emit records behind its barrier."""
 
@@ -266,11 +280,8 @@ class BarrierWatch:
     def _compare(
         self, event: Any, expected: list[BarrierEffect], got: list[BarrierEffect], blocked: list[bool]
     ) -> None:
-        due_ms, self._waits_until = self._waits_until, None
-        if due_ms is not None and type(event) is not AlignmentTimeOut and self._runs:
-            self._waits_until = due_ms
-            if min(self.timers, default=due_ms + 1) > due_ms:
-                self._watch.deviate(self._name, event, f"a timer by {due_ms} ms", f"timers at {self.timers}")
+        if self._waits_until is not None and self._watch.step > self._waits_since:
+            self._await_timer(event, self._waits_until)
         if got != expected:
             self._watch.deviate(self._name, event, expected, got)
         specification = self._specification
@@ -284,6 +295,13 @@ class BarrierWatch:
             )
         self._note(event, got)
 
+    def _await_timer(self, event: Any, due_ms: int) -> None:
+        """Judge whether the task is to be woken for a time-out; it asks at the end of its step."""
+        if type(event) is AlignmentTimeOut or not self._runs:
+            self._waits_until = None
+        elif min(self.timers, default=due_ms + 1) > due_ms:
+            self._watch.deviate(self._name, event, f"a timer by {due_ms} ms", f"timers at {self.timers}")
+
     def _note(self, event: Any, got: list[BarrierEffect]) -> None:
         for effect in got:
             if type(effect) is StartCheckpoint:
@@ -291,6 +309,7 @@ class BarrierWatch:
                 self._is_timer = type(event) is AlignmentTimeOut
             elif type(effect) is StartAlignmentTimer and self._runs:
                 self._waits_until = effect.due_ms
+                self._waits_since = self._watch.step
 
     @property
     def _runs(self) -> bool:

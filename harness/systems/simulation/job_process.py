@@ -256,7 +256,7 @@ class SimulatedProcess(Execution):
         """Have the answer judged."""
         self._watch.master_answered(event, effects)
 
-    def task_watch(self, graph: JobGraph) -> TaskWatch:
+    def task_watch(self, graph: JobGraph) -> TaskWatch | None:
         """Have the answers of the tasks judged."""
         return self._watch.of_attempt(graph)
 

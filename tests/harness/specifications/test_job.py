@@ -61,7 +61,7 @@ from onceproof.engine.messages import (
 )
 from onceproof.engine.operators.base import Operator
 from onceproof.harness.specifications.job import JobRules, JobSpecification
-from onceproof.harness.specifications.restarts import FixedDelay
+from onceproof.harness.specifications.restart_waits import FixedDelay
 
 SOURCE, SINK = TaskId(0, 0), TaskId(1, 0)
 UPSTREAMS = {SOURCE: (), SINK: (SOURCE,)}

@@ -40,7 +40,7 @@ def runs(mode: str, family: Any = FAMILY, seeds: int = 6, *operations: Operation
     """Run a few scenarios of a family in a mode."""
     for seed in range(seeds):
         scenario: Scenario = scenario_of(family, seed)
-        changed = replace(scenario, mode=MODES[mode], checkpoint_interval_ms=12)
+        changed = replace(scenario, seed=None, mode=MODES[mode], checkpoint_interval_ms=12)
         if operations:
             changed = replace(changed, operations=operations)
         yield SimulatedSystem().run(family, changed)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine.elements import ACTIVE, IDLE, MAX_WATERMARK, Watermark
-from onceproof.harness.specifications.restarts import (
+from onceproof.harness.specifications.restart_waits import (
     FOREVER,
     ExponentialDelay,
     FailedAt,
@@ -19,7 +19,7 @@ from onceproof.harness.specifications.restarts import (
     is_hopeless,
 )
 from onceproof.harness.specifications.retention import Kept, RetentionSpecification
-from onceproof.harness.specifications.watermarks import ValveSpecification
+from onceproof.harness.specifications.valves import ValveSpecification
 from tests.conformance.adapters.watermarks import described
 
 VECTORS = json.loads(Path("tests/conformance/vectors.json").read_text())["vectors"]

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 FOREVER: Final = (1 << 31) - 1
-"""As many attempts as there are."""
 
 
 class Wait(NamedTuple):
@@ -43,9 +42,7 @@ class FixedDelay(NamedTuple):
 
     def wait(self, failures_ms: Sequence[int]) -> Wait | None:
         """Return the wait after the last of these failures; None: the job fails."""
-        if len(failures_ms) > self.attempts:
-            return None
-        return Wait(self.delay_ms, self.delay_ms)
+        return None if len(failures_ms) > self.attempts else Wait(self.delay_ms, self.delay_ms)
 
 
 class FailureRate(NamedTuple):
