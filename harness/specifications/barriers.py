@@ -109,7 +109,7 @@ class BarrierSpecification:
         """
         if barrier.checkpoint_id <= self.latest:
             return []
-        open_channels = tuple(set(range(self.channels)) - self.ended)
+        open_channels = tuple(sorted(set(range(self.channels)) - self.ended))
         effects, known = self._begins(barrier, now)
         known.came.update(open_channels)
         known.has_barrier = True

@@ -23,6 +23,7 @@ from onceproof.engine.task.barriers.events import (
     AlignmentTimeOut,
     BarrierAnnounced,
     BarrierArrived,
+    ChannelEnded,
     InFlightComplete,
     StartAlignmentTimer,
     StartCheckpoint,
@@ -160,6 +161,18 @@ def test_trigger_ends_an_older_alignment_and_is_taken_once():
     triggered = [AbortCheckpoint(1, DECLINED_SUBSUMED), StartCheckpoint(barrier(2))]
     assert specification.trigger(barrier(2), 0) == triggered
     assert specification.trigger(barrier(2), 0) == []
+
+
+def test_trigger_that_overtakes_takes_the_channels_in_their_order():
+    specification = BarrierSpecification(12)
+    for channel in set(range(12)) - {4, 11}:
+        specification.handle(ChannelEnded(channel), 0)
+    first = barrier(1, UNALIGNED)
+    assert specification.trigger(first, 0) == [
+        StartCheckpoint(first),
+        TakeInFlight(1, (4, 11)),
+        InFlightComplete(1),
+    ]
 
 
 def test_tracker_takes_none_behind_a_younger_one_and_forgets_the_oldest():
