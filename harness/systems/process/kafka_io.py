@@ -163,7 +163,7 @@ def make_topics(servers: str, partitions: dict[str, int]) -> None:
     """Make topics that do not exist, and return when the broker shows all their partitions.
 
     A producer drops a row for a partition that it is not shown yet. While the broker is away it is asked
-    again. Raises KafkaException.
+    again. Raises KafkaException, TimeoutError.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
@@ -185,9 +185,9 @@ def make_topics(servers: str, partitions: dict[str, int]) -> None:
                 return
             for made in (admin.create_topics(wanted) if wanted else {}).values():
                 made.result(_SECONDS_TO_MAKE_TOPIC)
-        except KafkaException as error:
+        except (KafkaException, TimeoutError) as error:
             # Another process of the job may have made it; or the broker was killed, and registers again.
-            made_before = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            made_before = error.args and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
             if not made_before and time.monotonic() > deadline:
                 raise
             time.sleep(_SECONDS_BETWEEN_MAKES)

@@ -174,6 +174,8 @@ class ProgramRun:
         self._history.started(self._by_supervisor)
         render(self.family, self.folder, self._values())
         again = self._history.starts > 1
+        if again:
+            self.ends.leave()
         hooks, name = file.hooks, "before_restart" if again else "before_start"
         self._run_hook(name, hooks.before_restart if again else hooks.before_start)
         delay_s = self.scenario.restart_delay_ms / 1000

@@ -1,0 +1,77 @@
+"""Each example program is run for real, and ends as its file says: it passes, fails, or is wrong by itself.
+
+Rules:
+
+- The seeds are those whose few scenarios have their kills after a row that was seen, so that no verdict depends
+  on the speed of the machine: programs that pass are killed three times between their first and last rows.
+- One broker serves all, and one process runs them, so that no two heavy programs run at a time.
+- The sessions come before the jobs of Flink, which then use the Flink that is installed for them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from onceproof.harness.model.exit_codes import FAILED, PASSED, USAGE
+from onceproof.harness.services.kafka_broker import KafkaBroker
+from onceproof.harness.systems.process.trial_servers import TrialKafka
+from onceproof.harness.systems.program import ends
+from tests.harness.commands.conftest import Command
+
+pytestmark = [pytest.mark.local_kill, pytest.mark.slow]
+
+EXAMPLES = Path(__file__).parents[3] / "scenarios" / "programs"
+WRONG = "the set-up does not work: in a control run without any fault program and oracle do not agree"
+
+
+class Ending(NamedTuple):
+    """How a run of an example ends."""
+
+    file: str
+    scenarios: int
+    seed: int
+    code: int
+    says: str
+
+
+ENDINGS = [
+    Ending("totals/totals", 2, 0, FAILED, "exactly_once, duplicated"),
+    Ending("totals/mended_totals", 3, 1941, PASSED, "passed"),
+    Ending("bytewax_totals/bytewax_totals", 2, 0, FAILED, "fencing"),
+    Ending("quix_totals/quix_totals", 3, 82, PASSED, "passed"),
+    Ending("quix_totals/quix_repeated_totals", 3, 457, PASSED, "passed"),
+    Ending("quix_totals/quix_total_files", 4, 0, FAILED, "exactly_once"),
+    Ending("forwarder/forwarder", 1, 0, FAILED, "exactly_once, duplicated"),
+    Ending("forwarder/mended_forwarder", 3, 2117, PASSED, "passed"),
+    Ending("kafka_streams/repeating_streams_totals", 1, 0, FAILED, "exactly_once"),
+    Ending("kafka_streams/streams_totals", 3, 475, PASSED, "passed"),
+    Ending("kafka_connect/copied_lines", 3, 742, PASSED, "passed"),
+    Ending("kafka_connect/distributed_lines", 3, 662, PASSED, "passed"),
+    Ending("kafka_connect/distributed_source", 3, 197, PASSED, "passed"),
+    Ending("spark_submit/committed_copies", 3, 140, PASSED, "passed"),
+    Ending("flink_sessions/flink_sessions", 1, 1, USAGE, WRONG),
+    Ending("flink_sessions/flink_aggregated_sessions", 1, 1, USAGE, WRONG),
+    Ending("flink_jar/repeating_flink_totals", 2, 0, FAILED, "exactly_once"),
+    Ending("flink_jar/flink_totals", 3, 2369, PASSED, "passed"),
+    Ending("flink_sql/flink_sql", 3, 134, PASSED, "passed"),
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.file.rpartition("/")[2])
+def test_an_example_ends_as_its_file_says(
+    kafka_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, onceproof: Command, ending: Ending
+) -> None:
+    monkeypatch.setattr(ends, "TrialKafka", partial(TrialKafka, kafka_broker))
+    words = ("--scenarios", str(ending.scenarios), "--seed", str(ending.seed), "-n", "1")
+    ran = onceproof("run", str(EXAMPLES / f"{ending.file}.toml"), *words)
+    assert ran.code == ending.code, ran.out + ran.error
+    assert ending.says in ran.out + ran.error
+
+
+def test_each_example_has_an_ending() -> None:
+    files = {f"{path.parent.name}/{path.stem}" for path in EXAMPLES.glob("*/*.toml")}
+    assert files == {ending.file for ending in ENDINGS}
