@@ -139,7 +139,6 @@ _NEEDED: Final[_Fields] = {"url": ("sql",), "table": ("postgres", "sql"), "comma
 _OF_FORMATS: Final[_Fields] = {"schema": ("avro",), "descriptor": ("protobuf",), "message": ("protobuf",)}
 _OF_MESSAGES: Final = ("avro", "protobuf", "bytes")
 """Formats that have no lines: a message of Kafka is one record."""
-NO_COMPARISON: Final = "tolerance and ordered_by belong to a single output; leave the others out"
 CALLED_BY_HARNESS: Final = ("socket", "http")
 SERVER_KINDS: Final[tuple[ServerName, ...]] = ("postgres", "kafka", "s3")
 

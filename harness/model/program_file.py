@@ -25,7 +25,6 @@ from onceproof.harness.model.columns import OrderedBy
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 from onceproof.harness.model.program_ends import (
     CALLED_BY_HARNESS,
-    NO_COMPARISON,
     SERVER_KINDS,
     Input,
     Output,
@@ -362,8 +361,9 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
             yield f"{kind}: each [[{kind}]] needs a name of its own"
         for name, end in zip(names, ends, strict=True):
             yield from contradictions(f"{kind}.{name}" if len(names) > 1 else kind, end)
-    if len(file.outputs) > 1 and any(each.tolerance or each.ordered_by for each in file.outputs):
-        yield f"output: {NO_COMPARISON}"
+    orders = [each.ordered_by for each in file.outputs if each.ordered_by]
+    if len(file.inputs) > 1 and not file.oracle and not all(each.key for each in orders):
+        yield "ordered_by: records of several inputs have an order by key only, or by an oracle"
     for number, rendered in enumerate(file.render):
         if rendered.file.startswith("/") or ".." in Path(rendered.file).parts:
             yield f"render[{number}].file: {rendered.file!r} leaves {{folder}}; write it relative to that"

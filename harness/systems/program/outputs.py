@@ -86,9 +86,12 @@ class AllOutputs(ProgramOutput):
         return [row for rows in self._rows.values() for row in rows]
 
     def stand(self, look: int, count: int) -> Sequence[Stand]:
-        if len(self._outputs) == 1:
-            return next(iter(self._outputs.values())).stand(look, count)
-        return super().stand(look, count)
+        counts = {name: len(rows) for name, rows in self._rows.items()} if len(self._outputs) > 1 else {}
+        return [
+            stand
+            for name, each in self._outputs.items()
+            for stand in each.stand(look, counts.get(name, count))
+        ]
 
     def read_at(self) -> float:
         return min(each.read_at() for each in self._outputs.values())

@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.model.close_rows import lacks_rows, tolerances_of, with_rounding
+from onceproof.harness.model.close_rows import lacks_rows, with_rounding
 from onceproof.harness.model.family import NOTHING_DECLARED, options_of
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end
@@ -320,7 +320,7 @@ class ProgramRun:
             for name, times in watch.passes().items():
                 self._pass(name, times)
         rows = self.ends.output.rows()
-        stand = self.ends.output.stand if self.family.options.ordered_by else None
+        stand = self.ends.output.stand if self.family.comparisons.have_orders else None
         new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
             return
@@ -446,8 +446,8 @@ class ProgramRun:
         """Return whether rows are missing of those that are expected."""
         # Rows that differ by rounding are there, right or not: no others come in their places.
         shown = self._history.shown
-        amounts = with_rounding(expected | shown, tolerances_of(self.family))
-        return lacks_rows(expected, shown.elements(), amounts)
+        rounded = with_rounding(expected | shown, self.family.comparisons)
+        return lacks_rows(expected, shown.elements(), rounded)
 
     def _worked_seconds(self) -> float:
         return 0.0 if self._process is None else self._process.worked_seconds()
