@@ -78,7 +78,7 @@ def delete_groups(servers: str) -> None:
 
 
 def group_names(servers: str) -> list[str]:
-    """Return the names of all groups. Raises OSError, also while the broker reads its groups after a start."""
+    """Return the names of all groups. Raises OSError, also while a broker that was started reads them."""
     # It lists those that it has read; of one that there need not be it says that it does not know yet.
     list(_members(servers, "onceproof"))
     answer = _ask(servers, _LIST_GROUPS, b"")

@@ -143,8 +143,8 @@ class TrialKafka(TrialServer[KafkaBroker]):
     def own_topics(self, partitions: Mapping[str, int], fixed: Mapping[str, str]) -> Iterator[OwnTopics]:
         """Yield new topics with so many partitions each.
 
-        They are deleted afterwards, and so is what a program has made on the broker: topics of its states, and
-        groups. Under the same names the next trial would find the states of this one.
+        They are deleted afterwards, and so is what a program has made on the broker: topics of its states
+        and groups. Under the same names the next trial would find the states of this one.
 
         ``fixed`` are the names of those that have the same name in each trial.
         """
