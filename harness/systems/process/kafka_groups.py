@@ -16,17 +16,26 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from onceproof.engine.connectors.kafka import wire_protocol as wire
 
 _LEAVE_GROUP, _DESCRIBE_GROUPS, _LIST_GROUPS, _DELETE_GROUPS = 13, 15, 16, 42
 _SECONDS_TO_ANSWER: Final = 5.0
 _SECONDS_BETWEEN_TRIES: Final = 0.05
-_NOT_YET: Final = (wire.COORDINATOR_LOAD_IN_PROGRESS, wire.COORDINATOR_NOT_AVAILABLE, wire.NOT_COORDINATOR)
+_LOOKS_UNTIL_SURE: Final = 40
+_NO_GROUP: Final = "onceproof"
+_UNKNOWN_MEMBER: Final = 25
 _LONGEST_ANSWER: Final = 64 << 20
+
+
+class Member(NamedTuple):
+    """A member of a group."""
+
+    group: str
+    name: str
 
 
 class DeadMembers:
@@ -44,7 +53,7 @@ class DeadMembers:
         """Let all members leave, at once or as soon as the broker is back from its own death."""
         self.close()
         with suppress(OSError):
-            let_members_leave(self._servers)
+            _leave(self._servers, _members(self._servers))
             return
         self._waits = threading.Event()
         threading.Thread(target=self._leave_later, args=(self._waits,), daemon=True).start()
@@ -55,43 +64,45 @@ class DeadMembers:
             self._waits.set()
 
     def _leave_later(self, is_over: threading.Event) -> None:
-        # A new start that is a member by then joins once more; most take longer to come to it.
-        while not is_over.wait(_SECONDS_BETWEEN_TRIES):
+        # A broker that comes back may take itself for dead once more, and forgets then who has left.
+        dead: set[Member] | None = None
+        looks = 0
+        while looks < _LOOKS_UNTIL_SURE and not is_over.wait(_SECONDS_BETWEEN_TRIES):
             with suppress(OSError):
-                let_members_leave(self._servers)
-                return
-
-
-def let_members_leave(servers: str) -> None:
-    """Remove the members of all groups. Raises OSError."""
-    for group in group_names(servers):
-        for member in _members(servers, group):
-            _ask(servers, _LEAVE_GROUP, _text(group) + _text(member))
+                found = _members(self._servers)
+                # Those of the next start, which come later, stay.
+                dead = found if dead is None else dead
+                looks = 0 if dead & found else looks + 1
+                _leave(self._servers, dead & found)
 
 
 def delete_groups(servers: str) -> None:
     """Delete all groups with their offsets, and their members; a broker in trouble is left alone."""
     with suppress(OSError):
-        let_members_leave(servers)
-        names = group_names(servers)
+        _leave(servers, _members(servers))
+        names = _groups(servers)
         _ask(servers, _DELETE_GROUPS, struct.pack(">i", len(names)) + b"".join(map(_text, names)))
 
 
-def group_names(servers: str) -> list[str]:
-    """Return the names of all groups. Raises OSError, also while a broker that was started reads them."""
-    # It lists those that it has read; of one that there need not be it says that it does not know yet.
-    list(_members(servers, "onceproof"))
+def _groups(servers: str) -> list[str]:
+    """Return the names of all groups. Raises OSError."""
     answer = _ask(servers, _LIST_GROUPS, b"")
     answer.take(2)
     return [name for name, _ in [(answer.text(), answer.text()) for _ in range(answer.count())]]
 
 
-def _members(servers: str, group: str) -> Iterator[str]:
+def _members(servers: str) -> set[Member]:
+    """Return the members of all groups. Raises OSError, also while a broker that was started reads them."""
+    # It lists the groups that it has read; of one that there is not it says that it does not know yet.
+    list(_of(servers, _NO_GROUP))
+    return {Member(group, each) for group in _groups(servers) for each in _of(servers, group)}
+
+
+def _of(servers: str, group: str) -> Iterator[str]:
     """Yield the members of a group. Raises OSError."""
     answer = _ask(servers, _DESCRIBE_GROUPS, struct.pack(">i", 1) + _text(group))
     answer.take(4)
-    if (error := int.from_bytes(answer.take(2), "big")) in _NOT_YET:
-        raise OSError(f"the broker has not read its groups (error {error})")
+    answer.check()
     for _ in range(4):
         # Its name, state, and protocols.
         answer.text()
@@ -101,6 +112,12 @@ def _members(servers: str, group: str) -> Iterator[str]:
         answer.text()
         answer.take(answer.count())
         answer.take(answer.count())
+
+
+def _leave(servers: str, members: Iterable[Member]) -> None:
+    """Remove members. Raises OSError where the broker has not."""
+    for each in members:
+        _ask(servers, _LEAVE_GROUP, _text(each.group) + _text(each.name)).check()
 
 
 class _Answer:
@@ -118,6 +135,12 @@ class _Answer:
 
     def count(self) -> int:
         return int.from_bytes(self.take(4), "big", signed=True)
+
+    def check(self) -> None:
+        """Read an error. Raises OSError where it is one, unless there is no such member any more."""
+        error = int.from_bytes(self.take(2), "big", signed=True)
+        if error not in (wire.NONE, _UNKNOWN_MEMBER):
+            raise OSError(f"the broker answers with error {error}")
 
     def text(self) -> str:
         length = int.from_bytes(self.take(2), "big", signed=True)

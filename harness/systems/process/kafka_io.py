@@ -57,7 +57,7 @@ TRANSACTION: Final = "transaction"
 """The header with the transactional id."""
 TIMEOUT_MS: Final = 600_000
 """No transaction times out: that would be a loss that the sink must report."""
-_SECONDS_TO_MAKE_TOPIC: Final = 30.0
+_SECONDS_TO_MAKE_TOPIC: Final = 120.0
 _SECONDS_BETWEEN_MAKES: Final = 0.05
 _encode: Final = msgspec.json.Encoder().encode
 _decoder: Final[msgspec.json.Decoder[InputRecord]] = msgspec.json.Decoder(InputRecord)

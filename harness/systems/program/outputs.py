@@ -29,7 +29,7 @@ from onceproof.harness.systems.program.trial_end import TrialEnd
 
 _HIDDEN: Final = (".", "_")
 _MOST_MESSAGES: Final = 1000
-_SECONDS_TO_LIST: Final = 5.0
+_SECONDS_TO_LIST: Final = 30.0
 _SECONDS_FOR_THE_REST: Final = 0.5
 
 

