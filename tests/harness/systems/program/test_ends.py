@@ -111,46 +111,6 @@ key = "id"
 quiet_seconds = 300
 most_seconds = 600
 """
-SUBSCRIBES = """
-    import json, sys, time
-    from confluent_kafka import Consumer, Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
-    given, written, servers, start = sys.argv[1:]
-    admin = AdminClient({"bootstrap.servers": servers})
-    def has_states():
-        return "numbers-states" in admin.list_topics(timeout=600).topics
-    # An earlier trial has left nothing.
-    assert start != "1" or not has_states()
-    while not has_states():
-        # A broker on a busy machine may take itself for dead for a moment.
-        admin.create_topics([NewTopic("numbers-states", 1)])["numbers-states"].exception()
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "transactional.id": "numbers"})
-    producer.init_transactions()
-    # The longest session that a broker takes: half an hour.
-    consumer = Consumer({
-        "bootstrap.servers": servers, "group.id": "numbers", "auto.offset.reset": "earliest",
-        "enable.auto.commit": False, "session.timeout.ms": 1800000, "max.poll.interval.ms": 1800000,
-    })
-    consumer.subscribe([given])
-    while True:
-        message = consumer.poll(0.1)
-        if message is not None and not message.error():
-            producer.begin_transaction()
-            producer.produce(written, message.value())
-            places = consumer.position(consumer.assignment())
-            producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata())
-            producer.commit_transaction()
-"""
-"""A member of a group that would wait for half an hour for one that was killed."""
-BETWEEN_TOPICS = """
-[input]
-kind = "kafka"
-[output]
-kind = "kafka"
-[done]
-quiet_seconds = 300
-most_seconds = 600
-"""
 TIMES = """
 from onceproof import Workload
 record_schema = "id BIGINT, key STRING"
@@ -483,19 +443,6 @@ def test_topics_with_fixed_names_hold_keys_headers_and_avro(kafka: CommandSystem
         # The second trial finds none of the messages of the first.
         _, verdict = tried(path, kafka)
         assert verdict.passed, verdict.violations
-
-
-def test_a_restart_does_not_wait_for_the_session_of_a_killed_member(
-    kafka: CommandSystem, tmp_path: Path
-) -> None:
-    path = with_server(program(tmp_path, SUBSCRIBES, BETWEEN_TOPICS), "kafka")
-    path.write_text(path.read_text().replace('"{kafka}"', '"{kafka}", "{start}"'))
-    measured(path, kafka)
-    # This trial finds neither the group nor the topic of the control run.
-    kill = Fault("kill_process", "committed", occurrence=3)
-    history, verdict = tried(path, kafka, faults=(kill,))
-    assert verdict.passed, verdict.violations
-    assert len(events_of(history, ATTEMPT_STARTED)) >= 2
 
 
 def test_records_are_rows_inserted_into_a_table_of_postgres(postgres: CommandSystem, tmp_path: Path) -> None:
