@@ -1,4 +1,4 @@
-"""The night of this project: `onceproof nightly` with the year of flights, planted bugs and reach.
+"""The night of this project: `onceproof nightly` with the year of flights and planted bugs.
 
     python -m tests.nightly [OPTIONS of `onceproof nightly`]
 
@@ -11,7 +11,6 @@ Rules:
 - A night draws other scenarios than those of the record (`tests/planted/kills.json`), so some bug survives in
   almost every one, and that says nothing. A bug that survives is tried in its recorded scenario: one that
   survives there too is news.
-- What scenarios never run of the engine is the same as in the list with the reasons (`tests/reach`).
 """
 
 from __future__ import annotations
@@ -42,9 +41,6 @@ from tests.flights.real_input import failed_input, real_input_of
 from tests.flights.year import FAMILY
 from tests.planted.catalogue import built_in_mutants
 from tests.planted.kills import Kill, recorded_kills, tried_where_recorded
-from tests.reach.__main__ import measured
-from tests.reach.gaps import Reach
-from tests.reach.listed import differences, read_list
 
 MUTANT_SECONDS: Final = 90.0
 MOST_MUTANT_SECONDS: Final = 900.0
@@ -115,16 +111,6 @@ def planted_bugs(
     night.bar.warn(f"{killed} of {counted(tried, 'planted bug')} caught{recorded}{left}")
 
 
-def reach(night: Night, measure: Callable[[], Reach] = measured) -> None:
-    """Compare what scenarios never run of the engine with the list."""
-    night.bar.describe("reach")
-    found = list(differences(read_list(), measure()))
-    for line in found:
-        night.bar.warn(f"reach: {line}")
-    if found:
-        night.shortfalls.append(f"{counted(len(found), 'gap')} differed from tests/reach/unreached.toml")
-
-
 def mutant_of(result: Result, again: Result | None = None) -> Mutant:
     """Return a measured planted bug as the report's model holds it; ``again`` is its recorded scenario."""
     found = again or result
@@ -151,7 +137,6 @@ def own_night(arguments: list[str]) -> OwnNight:
         (
             Part("flights", partial(flights, plans=plans)),
             Part("planted bugs", partial(planted_bugs, kills=recorded_kills())),
-            Part("reach", reach),
         ),
     )
 

@@ -2,7 +2,7 @@
 
 Rules:
 
-- ``sample.json`` holds what became of the edits of one seed, as they were first tried.
+- ``sample.json`` holds what became of the first edits of one seed, as they were first tried.
 - ``survivors.toml`` has a verdict on each survivor, given by hand: EQUIVALENT (no run can tell), COST (only
   time, memory or figures of the monitor change) or MISSED, with the reason.
 - The share is that of the edits that change rows or guarantees: killed and missed ones. Its interval is
@@ -59,7 +59,7 @@ def verdict_on(line: Mapping[str, Any], known: Mapping[Name, Mapping[str, Any]])
 
 
 def table(lines: Iterable[Mapping[str, Any]], known: Mapping[Name, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the rows of the table that power.md shows."""
+    """Yield the rows of the table of figures."""
     counts = {package: Counter[str]() for package in CORE}
     for line in lines:
         counts[line["path"].split("/")[1]][verdict_on(line, known)] += 1
