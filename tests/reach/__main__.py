@@ -94,9 +94,7 @@ def main(arguments: Sequence[str]) -> int:
     for line in found:
         print(line)
     findings = sum(len(group.gaps) for group in groups if group.reached_by)
-    print(
-        f"{len(reach.gaps)} gaps, {findings} of them findings (--findings lists them), {len(found)} differences"
-    )
+    print(f"{len(reach.gaps)} gaps, {findings} in findings (--findings), {len(found)} differences")
     return 1 if found else 0
 
 
