@@ -110,7 +110,7 @@ reach: setup ## what 5,000 scenarios never run of the engine, against the list w
 	@$(RUN)/python -m tests.reach $(OPTIONS)
 
 # In a copy of the tree for each processor; OPTIONS="--edits 20 --seed 7" draws others.
-mutation: setup ## try 60 edits of the engine, drawn at random: which are caught; fifteen minutes
+mutation: setup ## try 60 edits of the engine, drawn at random: which are caught
 	@$(RUN)/python -m tests.mutation $(OPTIONS)
 
 properties: setup ## run only the property tests, with thousands of new examples each
