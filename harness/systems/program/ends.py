@@ -24,6 +24,7 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.services.kafka_jars import BrokerProgram
 from onceproof.harness.services.service import LOOPBACK, free_port
 from onceproof.harness.systems.process.job_specification import TrialObjects
+from onceproof.harness.systems.process.kafka_groups import DeadMembers
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
 from onceproof.harness.systems.program.inputs import (
@@ -47,6 +48,7 @@ from onceproof.harness.systems.program.table_readers import (
     CommandOutput,
     DeltaOutput,
     IcebergOutput,
+    ObjectsOutput,
     ParquetOutput,
 )
 from onceproof.harness.systems.program.trial_end import End, TrialEnd
@@ -70,6 +72,7 @@ OUTPUTS: Final[Mapping[OutputKind, Callable[[TrialEnd[Output]], ProgramOutput]]]
     "postgres": OutputTable,
     "command": CommandOutput,
     "parquet": ParquetOutput,
+    "s3": ObjectsOutput,
     "delta": DeltaOutput,
     "iceberg": IcebergOutput,
 }
@@ -91,6 +94,17 @@ class ProgramEnds:
     """HOST:PORT of the broker, past the proxy of the program; "" without one."""
     topics: tuple[str, ...] = ()
     """Those of outputs."""
+    database: StruckServer | None = None
+    """The one with tables of outputs."""
+    partitions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By topic of an input, the splits that its partitions are."""
+    members: DeadMembers | None = None
+    """Those of its groups at the broker."""
+
+    def leave(self) -> None:
+        """Let a program of which no process lives leave its groups."""
+        if self.members is not None:
+            self.members.leave()
 
 
 @dataclass(slots=True)
@@ -177,6 +191,10 @@ class ProgramServers:
                     servers.values |= _named("host", given, LOOPBACK, 1) | _named(
                         "port", given, str(fed.port), 1
                     )
+            members = None
+            if KAFKA in servers.direct:
+                members = DeadMembers(servers.direct[KAFKA])
+                stack.callback(members.close)
             yield ProgramEnds(
                 AllInputs(inputs, splits),
                 AllOutputs(outputs),
@@ -187,6 +205,13 @@ class ProgramServers:
                 tuple(
                     [servers.topics[_place("output", each)] for each in file.outputs if each.kind == KAFKA]
                 ),
+                servers.struck[POSTGRES] if any(each.kind == POSTGRES for each in file.outputs) else None,
+                {
+                    servers.topics[_place("input", each)]: own
+                    for each, own in zip(file.inputs, splits, strict=True)
+                    if each.kind == KAFKA
+                },
+                members,
             )
 
     def _reach(

@@ -1,4 +1,4 @@
-"""Marks that the harness sees by itself: bytes that a program writes, and transactions of Kafka.
+"""Marks that the harness sees by itself: bytes that a program writes, and its transactions.
 
 Rules:
 
@@ -7,18 +7,36 @@ Rules:
   there does not count, nor does what the program prints.
 - The broker keeps the states of transactions in a topic of its own. A transaction counts once, when the
   broker writes down that it writes to the output topic, and that it is to be committed.
+- PostgreSQL shows the state of transactions in its answers, which pass through the proxy of the program. What
+  passes a mark is held up while a fault waits for it, until the harness has looked and struck. So a kill
+  without a delay comes before the next message.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from onceproof.harness.model.program_file import BYTES_MARK, COMMITTING_MARK, OPEN_MARK
+from onceproof.harness.model.program_ends import (
+    BYTES_MARK,
+    COMMITTING_MARK,
+    OF_TRANSACTIONS,
+    OPEN_MARK,
+    TRANSACTION_MARKS,
+)
 from onceproof.harness.systems.process.kafka_clients import client_settings
+from onceproof.harness.systems.process.server_strikes import StruckServer
+from onceproof.harness.systems.program.ends import ProgramEnds
+from onceproof.harness.systems.program.postgres_session import PostgresSession
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
 
 _OF_THE_HARNESS: Final = ("input", "start-")
 """How names in the folder of a trial begin whose bytes do not count."""
@@ -29,7 +47,11 @@ _PLACE_OF_STATE: Final = 16
 _ONGOING: Final = 1
 _PREPARE_COMMIT: Final = 2
 _MOST_MESSAGES: Final = 100
-_SECONDS_TO_LIST: Final = 5.0
+_SECONDS_TO_LIST: Final = 30.0
+_SECONDS_TO_COME_BACK: Final = 60.0
+_SECONDS_BETWEEN_TRIES: Final = 0.1
+_MOST_SECONDS_HELD: Final = 5.0
+"""While a program is asked to end, the harness does not look."""
 
 
 class MarkWatch(ABC):
@@ -67,8 +89,8 @@ class WrittenBytes(MarkWatch):
         return {BYTES_MARK: written} if written else {}
 
 
-class Transactions(MarkWatch):
-    """The transactions that write to a topic.
+class KafkaTransactions(MarkWatch):
+    """The transactions that write to topics of Kafka.
 
     Args:
         servers: of the broker, past the proxy of the program.
@@ -76,7 +98,7 @@ class Transactions(MarkWatch):
     """
 
     def __init__(self, servers: str, topics: Sequence[str]) -> None:
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer, KafkaException
 
         self._topics = [topic.encode() for topic in topics]
         self._open: set[bytes] = set()
@@ -92,11 +114,26 @@ class Transactions(MarkWatch):
                 "topic.metadata.refresh.interval.ms": 200,
             }
         )
+        deadline = time.monotonic() + _SECONDS_TO_COME_BACK
+        while True:
+            try:
+                self._consumer.assign(self._ends())
+                return
+            except KafkaException:
+                # A broker that was killed in the trial before serves again, and does not lead all of it yet.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_SECONDS_BETWEEN_TRIES)
+
+    def _ends(self) -> list[TopicPartition]:
+        """Return the present ends of the topic of states."""
+        from confluent_kafka import TopicPartition
+
         known = self._consumer.list_topics(_STATES, timeout=_SECONDS_TO_LIST).topics[_STATES].partitions
         places = [TopicPartition(_STATES, number) for number in known] or [TopicPartition(_STATES, 0, 0)]
         for place in places if known else ():
             _, place.offset = self._consumer.get_watermark_offsets(place, timeout=_SECONDS_TO_LIST)
-        self._consumer.assign(places)
+        return places
 
     def passes(self) -> Mapping[str, int]:
         opened = committing = 0
@@ -117,20 +154,66 @@ class Transactions(MarkWatch):
         self._consumer.close()
 
 
-def watches(
-    waits_for: Callable[[str], bool], folder: Path, broker: str, topics: Sequence[str]
-) -> list[MarkWatch]:
-    """Return what sees the marks that something waits for.
+class PostgresTransactions(MarkWatch):
+    """The transactions that write to a database, by the connections of the program's proxy.
 
     Args:
-        waits_for: returns whether something waits for a mark.
-        folder: of the trial.
-        broker: past the proxy of the program; "" if there is none.
-        topics: those of outputs.
+        server: with the proxy.
+        waits_for: returns whether a fault waits for a mark; its connection is then held up.
+    """
+
+    def __init__(self, server: StruckServer, waits_for: Callable[[str], bool]) -> None:
+        self._server = server
+        self._waits_for = waits_for
+        self._lock = threading.Lock()
+        self._new: list[tuple[str, threading.Event]] = []
+        """Marks that were passed since the last look, each with what lets its connection go on."""
+        self._held: list[threading.Event] = []
+        """Those of the last look."""
+        self._is_closed = False
+        server.observe_with(lambda: PostgresSession(self._passed))
+
+    def passes(self) -> Mapping[str, int]:
+        with self._lock:
+            for each in self._held:
+                each.set()
+            self._held = [goes_on for _, goes_on in self._new]
+            counts = Counter([mark for mark, _ in self._new])
+            self._new.clear()
+        return counts
+
+    def close(self) -> None:
+        self._server.observe_with(None)
+        with self._lock:
+            self._is_closed = True
+        self.passes()
+        self.passes()
+
+    def _passed(self, mark: str) -> None:
+        """Note a mark, and hold its connection up until the harness has struck."""
+        goes_on = threading.Event()
+        with self._lock:
+            if self._is_closed:
+                return
+            self._new.append((mark, goes_on))
+            is_held = self._waits_for(mark)
+        if is_held:
+            goes_on.wait(_MOST_SECONDS_HELD)
+
+
+def watches(
+    waits_for: Callable[[str], bool], folder: Path, ends: ProgramEnds, is_control: bool
+) -> list[MarkWatch]:
+    """Return what sees the marks that something waits for, in the folder and at the ends of a trial.
+
+    The control run waits for those of transactions, to learn whether there are any.
     """
     found: list[MarkWatch] = []
-    if waits_for(BYTES_MARK):
+    asks = OF_TRANSACTIONS.__contains__ if is_control else waits_for
+    if asks(BYTES_MARK):
         found.append(WrittenBytes(folder))
-    if topics and any(map(waits_for, (OPEN_MARK, COMMITTING_MARK))):
-        found.append(Transactions(broker, topics))
+    if ends.topics and any(map(asks, TRANSACTION_MARKS["kafka"])):
+        found.append(KafkaTransactions(ends.broker, ends.topics))
+    if ends.database is not None and any(map(asks, TRANSACTION_MARKS["postgres"])):
+        found.append(PostgresTransactions(ends.database, waits_for))
     return found
