@@ -36,11 +36,16 @@ WINDOWS_MS: Final = (1, 1000)
 """As long as a few failures in a row, up to as long as most runs."""
 
 
-def with_settings(scenario: Scenario, seed: int) -> Scenario:
-    """Return a drawn scenario with the settings that its seed gives to a few."""
+def with_settings(scenario: Scenario, seed: int, sets_sizes: bool = False) -> Scenario:
+    """Return a drawn scenario with the settings that its seed gives to a few.
+
+    Args:
+        seed: the one from which the scenario was drawn.
+        sets_sizes: whether the job sizes its operators by the maximum parallelism that it sets.
+    """
     chance = Chance(Random(derived_seed("settings of the job", seed)))
     restarts = draw_restarts(chance) if chance.chance(RESTARTS) else UNSET
-    leaves = chance.chance(LEFT_TO_THE_ENGINE) or UNSET
+    leaves = (chance.chance(LEFT_TO_THE_ENGINE) and not sets_sizes) or UNSET
     if restarts is UNSET and leaves is UNSET:
         return scenario
     return replace(scenario, restarts=restarts, leaves_max_parallelism=leaves)

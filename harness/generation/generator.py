@@ -160,7 +160,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     scenario = _draw(family, seed, drawing)
     if may_expire(family) and scenario.is_endless:
         scenario = _with_time_to_drain(scenario)
-    scenario = with_settings(scenario, seed)
+    scenario = with_settings(scenario, seed, options_of(family).draws_graphs)
     return scenario if is_built_in(family) else with_times(scenario, seed, options_of(family).waits_ms)
 
 
