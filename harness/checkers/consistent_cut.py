@@ -167,6 +167,10 @@ class _CommitFollower:
         self.restored_index = numbers.index(restored) if restored in numbers else -1
 
     def checkpoint_completed(self, step: int, checkpoint: int, payload: dict[str, Any]) -> None:
+        if "outside" in payload:
+            # Where transactions are not seen, it is only judged which checkpoint is restored.
+            self.checkpoints.append((checkpoint, payload["cut"], payload["in_flight"]))
+            return
         index = len(self.checkpoints)
         first_listed = self.first_listed
         new = [transaction for transaction in payload["transactions"] if transaction not in first_listed]

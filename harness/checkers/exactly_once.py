@@ -67,7 +67,7 @@ class ExactlyOnce:
         expected = oracle.rows(visible, history)
         actual = _counted(visible, expected, history, oracle)
         if actual == expected:
-            if oracle.ordered_by is not None:
+            if oracle.comparisons.have_orders:
                 return out_of_order(self.property, history, expected, oracle)
             return () if oracle.answers is None else _answered_again(self.property, oracle.answers, history)
         near = near_misses(history, oracle)

@@ -3,7 +3,7 @@
 The rules this module lives by:
 
 - Rows are a multiset: exactly-once constrains how often a row is visible. Their order counts only where the
-  family says so (``ordered_by``); they are counted in the order in which ``expected`` returns them.
+  family says so (``comparisons``); they are counted in the order in which ``expected`` returns them.
 - The oracle sees the records and what the run declared about its own choices, never the engine.
 - The rows for each cut are computed once. consistent_cut asks for the cut of each checkpoint; the last cut is
   the end of the input, for which exactly_once asks again.
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from onceproof.harness.checkers.declared_rows import DeclaredRows, SupportsExpected
-from onceproof.harness.model.close_rows import Amounts, row_columns, tolerances_of
-from onceproof.harness.model.columns import OrderedBy
+from onceproof.harness.model.close_rows import comparisons_of
+from onceproof.harness.model.columns import Comparisons
 from onceproof.harness.model.family import (
     NOTHING_DECLARED,
     AtLeastOnce,
@@ -52,16 +52,8 @@ class Oracle(Protocol):
         """What the family says of rows that may come again; see ``FamilyOptions.may_repeat``."""
 
     @property
-    def columns(self) -> Sequence[str]:
-        """The names of the columns of a row, as far as the family says them."""
-
-    @property
-    def tolerance(self) -> Amounts:
-        """By the place of a column, how far its numbers may be from the expected ones."""
-
-    @property
-    def ordered_by(self) -> OrderedBy | None:
-        """See ``FamilyOptions.ordered_by``."""
+    def comparisons(self) -> Comparisons:
+        """How the rows of the family's outputs are compared."""
 
     @property
     def is_drawn(self) -> bool:
@@ -113,11 +105,10 @@ class PythonOracle:
         "_written_at_end",
         "answers",
         "at_least_once",
+        "comparisons",
         "is_drawn",
         "may_repeat",
-        "ordered_by",
         "table_keys",
-        "tolerance",
     )
 
     def __init__(self, family: SupportsExpected, scenario: Scenario) -> None:
@@ -131,17 +122,11 @@ class PythonOracle:
         self.is_drawn = options.draws_graphs
         self.at_least_once = options.at_least_once
         self.may_repeat = options.may_repeat
-        self.ordered_by = options.ordered_by
+        self.comparisons = comparisons_of(family)
         self.table_keys = options.table_keys
-        self.tolerance = tolerances_of(family) if options.tolerance else {}
         self._lengths = tuple([len(records) for records in scenario.records.values()])
         self._cache: dict[tuple[int, ...], RowCounts] = {}
         """By the number of records of each split, the rows for them."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of the columns of a row."""
-        return row_columns(self._family)
 
     def rows(self, visible: Rows = (), history: History | None = None) -> RowCounts:
         """Return the rows for the whole input."""

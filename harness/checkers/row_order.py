@@ -1,4 +1,4 @@
-"""Rows that must appear in an order, overall or among those of a key (``FamilyOptions.ordered_by``).
+"""Rows that must appear in an order, those of an output or of a key in it (``FamilyOptions.ordered_by``).
 
 Rules:
 
@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle, RowCounts
+from onceproof.harness.model.columns import Comparisons
 from onceproof.harness.model.history import ROWS_FOUND, TRANSACTION_VISIBLE, History, Row
 
 OUT_OF_ORDER: Final = "out of order"
@@ -45,10 +46,9 @@ class _Appearance(NamedTuple):
 
 def out_of_order(name: str, history: History, expected: RowCounts, oracle: Oracle) -> list[Violation]:
     """Return the violation of a property by rows in the wrong order; empty if there are none, or no order."""
-    if oracle.ordered_by is None:
+    if not oracle.comparisons.have_orders:
         return []
-    ranks = _ranks(expected, oracle)
-    pairs = list(_wrong_pairs(history, ranks, oracle))
+    pairs = list(_wrong_pairs(history, _orders(expected, oracle.comparisons)))
     if not pairs:
         return []
     early, late = pairs[0]
@@ -61,16 +61,21 @@ def out_of_order(name: str, history: History, expected: RowCounts, oracle: Oracl
     return [Violation(name, OUT_OF_ORDER, f"{late.by}, step {late.step}", witness)]
 
 
-def _ranks(expected: RowCounts, oracle: Oracle) -> Mapping[Row, Any]:
-    assert oracle.ordered_by is not None, "only an order is judged"
-    if oracle.ordered_by.ascending:
-        column = oracle.columns.index(oracle.ordered_by.ascending)
-        return {row: row[column] for row in expected}
-    return {row: rank for rank, (row, count) in enumerate(expected.items()) if count == 1}
+def _orders(expected: RowCounts, comparisons: Comparisons) -> Mapping[Row, tuple[Any, Row]]:
+    """Return the rank and the group of each row that has an order."""
+    orders: dict[Row, tuple[Any, Row]] = {}
+    for number, (row, count) in enumerate(expected.items()):
+        columns, order = comparisons.of(row).columns, comparisons.of(row).ordered_by
+        if order is None or (count > 1 and not order.ascending):
+            continue
+        rank = row[columns.index(order.ascending)] if order.ascending else number
+        key = [row[columns.index(name)] for name in order.key]
+        orders[row] = rank, (comparisons.output_of(row), *key)
+    return orders
 
 
 def _wrong_pairs(
-    history: History, ranks: Mapping[Row, Any], oracle: Oracle
+    history: History, orders: Mapping[Row, tuple[Any, Row]]
 ) -> Iterator[tuple[_Appearance, _Appearance]]:
     """Yield rows that appear too late, each after the row that it should have preceded."""
     highest: dict[tuple[Row, str], _Appearance] = {}
@@ -79,7 +84,7 @@ def _wrong_pairs(
     """By group, those that appeared since a moment which may not be over."""
     over: dict[Row, _Appearance] = {}
     """By group, the one of the highest rank that a reader has seen by now."""
-    for each in _appearances(history, ranks, oracle):
+    for each in _appearances(history, orders):
         group = each.group
         still = []
         for earlier in waiting[group]:
@@ -97,9 +102,7 @@ def _wrong_pairs(
             highest[place] = each
 
 
-def _appearances(history: History, ranks: Mapping[Row, Any], oracle: Oracle) -> Iterator[_Appearance]:
-    assert oracle.ordered_by is not None, "only an order is judged"
-    key = [oracle.columns.index(name) for name in oracle.ordered_by.key]
+def _appearances(history: History, orders: Mapping[Row, tuple[Any, Row]]) -> Iterator[_Appearance]:
     seen: set[Row] = set()
     for step, kind, subject, payload in history.events:
         if kind == TRANSACTION_VISIBLE:
@@ -109,7 +112,6 @@ def _appearances(history: History, ranks: Mapping[Row, Any], oracle: Oracle) -> 
         else:
             continue
         for row, (place, since, until) in zip(payload["rows"], stand, strict=True):
-            if row in ranks and row not in seen:
+            if row in orders and row not in seen:
                 seen.add(row)
-                group = tuple([row[column] for column in key])
-                yield _Appearance(row, ranks[row], group, step, subject, place, since, until)
+                yield _Appearance(row, *orders[row], step, subject, place, since, until)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from onceproof.harness.checkers.checker import WITNESS_ROWS, Violation
 from onceproof.harness.checkers.oracle import Oracle
-from onceproof.harness.model.close_rows import Amounts, Forms, forms_of, nearest_row, with_rounding
+from onceproof.harness.model.close_rows import AmountsOf, Forms, forms_of, nearest_row, with_rounding
 from onceproof.harness.model.history import (
     ROWS_FOUND,
     ROWS_GONE,
@@ -40,6 +40,7 @@ class NearMisses(NamedTuple):
     pairs: Sequence[tuple[Row, Row]]
     """The rows that are visible, each with the expected one."""
     columns: Sequence[str]
+    """Of the first of them."""
 
     def violation(self, name: str) -> Violation:
         """Return the violation of a property by rounding."""
@@ -67,30 +68,32 @@ class NearMisses(NamedTuple):
 
 def within_tolerance(history: History, oracle: Oracle) -> History:
     """Return the history of a run with each row that is close to an expected one as that row."""
-    if not oracle.tolerance:
+    if not oracle.comparisons.have_tolerances:
         return history
     visible = rows_at_end(history)
     expected = oracle.rows(visible, history)
     others = [row for rows in oracle.versions_at(None).values() for row in rows] if oracle.table_keys else []
-    forms = forms_of(expected, visible, oracle.tolerance)
-    return _renamed(history, forms, [*expected, *others], oracle.tolerance)
+    amounts_of = oracle.comparisons.amounts_of
+    forms = forms_of(expected, visible, amounts_of)
+    return _renamed(history, forms, [*expected, *others], amounts_of)
 
 
 def near_misses(history: History, oracle: Oracle) -> NearMisses | None:
     """Return what of a failure is rounding; None if nothing is."""
     visible = rows_at_end(history)
     expected = oracle.rows(visible, history)
-    amounts = with_rounding((*expected, *visible), oracle.tolerance)
-    if not amounts:
+    rounded = with_rounding((*expected, *visible), oracle.comparisons)
+    if not rounded.have_tolerances:
         return None
-    forms = forms_of(expected, visible, amounts)
+    forms = forms_of(expected, visible, rounded.amounts_of)
     pairs = [(row, form) for row, those in forms.items() for form in those if row != form]
     if not pairs:
         return None
-    return NearMisses(_renamed(history, forms, [*expected], amounts), pairs, oracle.columns)
+    columns = rounded.of(pairs[0][0]).columns
+    return NearMisses(_renamed(history, forms, [*expected], rounded.amounts_of), pairs, columns)
 
 
-def _renamed(history: History, forms: Forms, known: Sequence[Row], amounts: Amounts) -> History:
+def _renamed(history: History, forms: Forms, known: Sequence[Row], amounts_of: AmountsOf) -> History:
     """Return a history with rows as what they stand for; one that is gone by the end as the nearest known."""
     left = {row: deque(those) for row, those in forms.items()}
     shown: defaultdict[Row, deque[Row]] = defaultdict(deque)
@@ -100,7 +103,7 @@ def _renamed(history: History, forms: Forms, known: Sequence[Row], amounts: Amou
     def came(row: Row) -> Row:
         if gone[row] or not left.get(row):
             gone[row] -= 1
-            form = nearest_row(row, known, amounts)
+            form = nearest_row(row, known, amounts_of(row))
         else:
             form = left[row].popleft()
         shown[row].append(form)
@@ -109,7 +112,7 @@ def _renamed(history: History, forms: Forms, known: Sequence[Row], amounts: Amou
     def form_in(kind: str, row: Row) -> Row:
         if kind == ROWS_GONE:
             return shown[row].popleft()
-        return nearest_row(row, known, amounts) if kind == ROWS_WRITTEN else came(row)
+        return nearest_row(row, known, amounts_of(row)) if kind == ROWS_WRITTEN else came(row)
 
     events: list[Event] = []
     for step, kind, subject, payload in history.events:

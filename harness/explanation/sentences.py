@@ -44,14 +44,8 @@ from onceproof.harness.explanation.facts import StruckFault
 from onceproof.harness.model.close_rows import ROUNDING
 from onceproof.harness.model.faults import row_of
 from onceproof.harness.model.history import LOOK
-from onceproof.harness.model.program_file import (
-    BYTES_MARK,
-    COMMITTING_MARK,
-    OPEN_MARK,
-    READ_POINT,
-    SEEN_POINT,
-    STARTED_POINT,
-)
+from onceproof.harness.model.program_ends import BYTES_MARK, COMMITTING_MARK, OPEN_MARK, PREPARED_MARK
+from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT
 from onceproof.harness.model.scenario import ANY_TASK
 from onceproof.reports.text import counted
 
@@ -68,6 +62,7 @@ _SEEN_FROM_OUTSIDE: Final[Mapping[str, str]] = {
     BYTES_MARK: "after it had written some bytes",
     OPEN_MARK: "while a transaction of it was open",
     COMMITTING_MARK: "while a transaction of it was being committed",
+    PREPARED_MARK: "while a transaction of it was prepared and not committed",
 }
 
 

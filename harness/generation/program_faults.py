@@ -9,8 +9,9 @@ The rules this module lives by:
   more: a program writes and stores between the points that can be seen.
 - What breaks programs is a death between output and stored progress, and one during the recovery from
   another. So most kills come around rows that appear and marks, and some follow on a start.
-- The harness sees bytes that are written and transactions of Kafka by itself. How many of them come is not
-  known beforehand: what waits for more than there are strikes when nothing more comes (`program/run.py`).
+- The harness sees bytes that are written and transactions by itself; the control run shows whether there are
+  any. How many come is not known beforehand: what waits for more than there are strikes when nothing more
+  comes (`program/run.py`).
 - Faults that a user describes are drawn like kills, each as often as the others.
 """
 
@@ -28,16 +29,9 @@ from onceproof.harness.model.chance import Chance, Lots, derived_seed
 from onceproof.harness.model.family import NOTHING_DECLARED
 from onceproof.harness.model.fault_kinds import MARK, Delay, FaultKind, Means, Point, ServerName
 from onceproof.harness.model.faults import FAULTS, drawn_kinds
+from onceproof.harness.model.program_ends import BYTES_MARK, TRANSACTION_MARKS
 from onceproof.harness.model.program_family import ProgramFamily
-from onceproof.harness.model.program_file import (
-    BYTES_MARK,
-    COMMITTING_MARK,
-    OPEN_MARK,
-    READ_POINT,
-    SEEN_POINT,
-    STARTED_POINT,
-    ProgramFile,
-)
+from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, ProgramFile
 from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.program_processes import OwnFault
 from onceproof.harness.model.scenario import (
@@ -121,7 +115,7 @@ def with_program_faults(
         scenario.record_count(),
         bool(file.pace_ms),
         _rows(family, scenario, measured),
-        _marks(file),
+        _marks(file, measured),
         file.servers,
         file.alone,
         rescales,
@@ -163,13 +157,13 @@ def _rows(family: ProgramFamily, scenario: Scenario, measured: Measured | None) 
     return records if measured is None else round(records * measured.rows / max(1, measured.records))
 
 
-def _marks(file: ProgramFile) -> tuple[Pass, ...]:
+def _marks(file: ProgramFile, measured: Measured | None) -> tuple[Pass, ...]:
     marked = [Pass(point) for point in file.points if point in file.marks]
     kinds = {each.kind for each in file.outputs}
     writes = bool(kinds & {"files", "stdout"}) or file.names("folder")
-    seen: tuple[str, ...] = (BYTES_MARK,) if writes else ()
-    if "kafka" in kinds:
-        seen += (OPEN_MARK, COMMITTING_MARK)
+    of_kinds = [mark for kind in sorted(kinds) for mark in TRANSACTION_MARKS.get(kind, ())]
+    known = [mark for mark in dict.fromkeys(of_kinds) if measured is None or mark in measured.marks]
+    seen = [BYTES_MARK] * writes + known
     return (*marked, *(Pass(MARK, name) for name in (*file.own_marks, *seen)))
 
 

@@ -15,16 +15,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.columns import Amounts, Comparisons, columns_of, comparison
 from onceproof.harness.model.family import options_of
 from onceproof.harness.model.history import Row
 
-Amounts: TypeAlias = Mapping[int, float]
-"""By the place of a column, its tolerance."""
+AmountsOf: TypeAlias = Callable[[Row], Amounts]
+"""Returns the tolerances of a row's columns."""
 Forms: TypeAlias = Mapping[Row, Sequence[Row]]
 """By visible row, the expected rows that its occurrences stand for, one after another."""
 
@@ -34,30 +35,27 @@ _SLACK: Final = 2.0
 """The rows that may be close are looked for in a wider range than they can be in."""
 
 
-def row_columns(family: object) -> tuple[str, ...]:
-    """Return the names of the columns of a family's rows, as far as it says them."""
+def comparisons_of(family: object) -> Comparisons:
+    """Return how the rows of a family are compared."""
     named: Any = family
-    columns: tuple[str, ...] = getattr(named, "row_columns", ()) or columns_of(
-        getattr(named, "row_schema", "")
-    )
-    return columns
+    own: Comparisons | None = getattr(named, "comparisons", None)
+    if own is not None:
+        return own
+    options = options_of(family)
+    columns = columns_of(getattr(named, "row_schema", ""))
+    return Comparisons({"": comparison(columns, options.tolerance, options.ordered_by)})
 
 
-def tolerances_of(family: object) -> dict[int, float]:
-    """Return the tolerances of a family's rows by the place of the column."""
-    columns = row_columns(family)
-    return {columns.index(name): amount for name, amount in options_of(family).tolerance.items()}
-
-
-def forms_of(expected: Mapping[Row, int], visible: Iterable[Row], amounts: Amounts) -> Forms:
+def forms_of(expected: Mapping[Row, int], visible: Iterable[Row], amounts_of: AmountsOf) -> Forms:
     """Return what visible rows stand for; one that is close to no expected row stands for itself."""
     buckets: defaultdict[Row, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for row, count in expected.items():
-        buckets[_exact_part(row, amounts)][0].extend([row] * count)
+        buckets[_exact_part(row, amounts_of(row))][0].extend([row] * count)
     for row in visible:
-        buckets[_exact_part(row, amounts)][1].append(row)
+        buckets[_exact_part(row, amounts_of(row))][1].append(row)
     forms: defaultdict[Row, list[Row]] = defaultdict(list)
     for wanted, seen in buckets.values():
+        amounts = amounts_of([*wanted, *seen][0])
         places = [place for place in sorted(amounts) if place < len([*wanted, *seen][0])]
         wanted.sort(key=lambda row: _sort_key(row, places))
         seen.sort(key=lambda row: _sort_key(row, places))
@@ -74,16 +72,25 @@ def nearest_row(row: Row, known: Sequence[Row], amounts: Amounts) -> Row:
     return min(close, key=lambda each: _distance(row, each, amounts), default=row)
 
 
-def with_rounding(rows: Iterable[Row], amounts: Amounts) -> Amounts:
-    """Return the tolerances, and that of rounding for the other columns in which rows have real numbers."""
-    real = {place for row in rows for place, value in enumerate(row) if isinstance(value, float | Decimal)}
-    return {**dict.fromkeys(sorted(real), ROUNDING), **amounts}
+def with_rounding(rows: Iterable[Row], comparisons: Comparisons) -> Comparisons:
+    """Add the tolerance of rounding for the other columns in which rows of an output have real numbers."""
+    real: defaultdict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        places = [place for place, value in enumerate(row) if isinstance(value, float | Decimal)]
+        real[comparisons.output_of(row)].update(places)
+    return Comparisons(
+        {
+            name: replace(each, amounts={**dict.fromkeys(sorted(real[name]), ROUNDING), **each.amounts})
+            for name, each in comparisons.outputs.items()
+        }
+    )
 
 
-def lacks_rows(expected: Mapping[Row, int], visible: Iterable[Row], amounts: Amounts) -> bool:
+def lacks_rows(expected: Mapping[Row, int], visible: Iterable[Row], comparisons: Comparisons) -> bool:
     """Return whether rows are missing that are expected, each as often as expected."""
-    if amounts:
-        visible = [form for forms in forms_of(expected, visible, amounts).values() for form in forms]
+    if comparisons.have_tolerances:
+        forms = forms_of(expected, visible, comparisons.amounts_of)
+        visible = [form for those in forms.values() for form in those]
     seen = Counter(visible)
     return any(seen[row] < count for row, count in expected.items())
 

@@ -1,10 +1,14 @@
-"""The columns of a schema in Spark DDL, which families give, and how rows are compared by them."""
+"""The columns of a schema in Spark DDL, which families give, and how rows are compared by them.
+
+With several outputs a row begins with the name of its own, and each output is compared in its way.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -16,6 +20,57 @@ class OrderedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rows that are equal in these columns have an order among them; none: all rows have one."""
     ascending: str = ""
     """The column by which they ascend; "": they come in the order in which ``expected`` returns them."""
+
+
+Amounts: TypeAlias = Mapping[int, float]
+"""By the place of a column, its tolerance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How the rows of an output are compared."""
+
+    columns: tuple[str, ...]
+    """The names of the cells of a row; "" for the name of the output, none if they are not known."""
+    amounts: Amounts
+    ordered_by: OrderedBy | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """How the rows of a family are compared: by the names of its outputs, or all as those of ""."""
+
+    outputs: Mapping[str, Comparison]
+
+    def output_of(self, row: tuple[Any, ...]) -> str:
+        """Return the name of a row's output; "" of an only one."""
+        return "" if "" in self.outputs else str(row[0])
+
+    def of(self, row: tuple[Any, ...]) -> Comparison:
+        """Return how a row is compared."""
+        return self.outputs[self.output_of(row)]
+
+    def amounts_of(self, row: tuple[Any, ...]) -> Amounts:
+        """Return the tolerances of a row's columns."""
+        return self.of(row).amounts
+
+    @property
+    def have_tolerances(self) -> bool:
+        """Whether any number may differ."""
+        return any(each.amounts for each in self.outputs.values())
+
+    @property
+    def have_orders(self) -> bool:
+        """Whether any rows must appear in an order."""
+        return any(each.ordered_by is not None for each in self.outputs.values())
+
+
+def comparison(
+    columns: Sequence[str], tolerance: Mapping[str, float], ordered_by: OrderedBy | None
+) -> Comparison:
+    """Return how rows with some columns are compared, by the names of columns."""
+    amounts = {columns.index(name): amount for name, amount in tolerance.items()}
+    return Comparison(tuple(columns), amounts, ordered_by)
 
 
 def columns_of(schema: str) -> tuple[str, ...]:

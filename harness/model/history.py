@@ -252,6 +252,7 @@ class History:
         in_flight: int = 0,
         ended: int = 0,
         stops: bool = False,
+        outside: bool = False,
     ) -> None:
         """Record that a checkpoint completed: restores may use it from now on.
 
@@ -260,7 +261,8 @@ class History:
         restores. ``transactions`` are the pre-committed ones that the sinks' states in it list, in their
         order; ``writers`` the attempts whose snapshots it is made of, each once; ``in_flight`` the number of
         records in it that were on their way between two tasks, ``ended`` that of operators' subtasks without
-        more data; ``stops``: it is the savepoint with which the job is to stop.
+        more data; ``stops``: it is the savepoint with which the job is to stop; ``outside``: it is seen from
+        outside, without its transactions.
         """
         payload: dict[str, Any] = {
             "attempt": attempt,
@@ -269,6 +271,8 @@ class History:
             "writers": tuple(writers),
             "in_flight": in_flight,
         }
+        if outside:
+            payload["outside"] = True
         self.statistics.completions.append((ended, stops))
         self.events.append((step, CHECKPOINT_COMPLETED, checkpoint, payload))
 

@@ -25,7 +25,7 @@ InputKind: TypeAlias = Literal[
     "files", "new_files", "kafka", "stdin", "socket", "http", "postgres", "sql", "s3"
 ]
 OutputKind: TypeAlias = Literal[
-    "files", "kafka", "postgres", "stdout", "command", "parquet", "delta", "iceberg"
+    "files", "kafka", "postgres", "stdout", "command", "parquet", "s3", "delta", "iceberg"
 ]
 Format: TypeAlias = Literal["json", "csv", "text", "avro", "protobuf", "bytes"]
 Promise: TypeAlias = Literal["exactly_once", "at_least_once"]
@@ -85,7 +85,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: that of the file."""
     format: Format = "json"
     pattern: str = "**/*"
-    """Files and Parquet: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
+    """Files, Parquet and S3: which ones hold rows, below ``{output}``; hidden names (``.``, ``_``) do not."""
     columns: tuple[str, ...] = ()
     """Which fields of a row are compared, in this order; none: those of the oracle's ``row_schema``."""
     tolerance: dict[str, float] = {}
@@ -129,7 +129,7 @@ INPUT_FIELDS: Final[_Fields] = {
 OUTPUT_FIELDS: Final[_Fields] = {
     "topic": ("kafka",),
     "key": ("kafka",),
-    "pattern": ("files", "parquet"),
+    "pattern": ("files", "parquet", "s3"),
     "table": ("postgres", "iceberg"),
     "create": ("postgres",),
     "command": ("command",),
@@ -139,7 +139,22 @@ _NEEDED: Final[_Fields] = {"url": ("sql",), "table": ("postgres", "sql"), "comma
 _OF_FORMATS: Final[_Fields] = {"schema": ("avro",), "descriptor": ("protobuf",), "message": ("protobuf",)}
 _OF_MESSAGES: Final = ("avro", "protobuf", "bytes")
 """Formats that have no lines: a message of Kafka is one record."""
-NO_COMPARISON: Final = "tolerance and ordered_by belong to a single output; leave the others out"
+BYTES_MARK: Final = "bytes_written"
+"""Passed with each byte that comes into the folder of a trial."""
+OPEN_MARK: Final = "transaction_open"
+"""Passed as a transaction begins to write: to the output topic, or to the database of an output."""
+COMMITTING_MARK: Final = "transaction_committing"
+"""Passed as the broker writes down that such a transaction is to be committed, or the program asks for it."""
+PREPARED_MARK: Final = "transaction_prepared"
+"""Passed as the database has prepared such a transaction, which stays until a second command commits it."""
+TRANSACTION_MARKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka": (OPEN_MARK, COMMITTING_MARK),
+    "postgres": (OPEN_MARK, COMMITTING_MARK, PREPARED_MARK),
+}
+"""By the kind of an output, the marks of its transactions."""
+OF_TRANSACTIONS: Final = (OPEN_MARK, COMMITTING_MARK, PREPARED_MARK)
+HARNESS_MARKS: Final = (BYTES_MARK, *OF_TRANSACTIONS)
+"""Marks that the harness sees by itself."""
 CALLED_BY_HARNESS: Final = ("socket", "http")
 SERVER_KINDS: Final[tuple[ServerName, ...]] = ("postgres", "kafka", "s3")
 

@@ -23,7 +23,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
-from onceproof.harness.model.columns import column_types_of, columns_of
+from onceproof.harness.model.columns import (
+    Comparison,
+    Comparisons,
+    column_types_of,
+    comparison,
+    wrong_comparison,
+)
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
     Declared,
@@ -38,7 +44,7 @@ from onceproof.harness.model.family import (
     options_of,
 )
 from onceproof.harness.model.history import Row
-from onceproof.harness.model.program_ends import NO_COMPARISON, Input, Output, splits_of
+from onceproof.harness.model.program_ends import Input, Output, splits_of
 from onceproof.harness.model.program_file import ProgramFile, ProgramFileError, read_program_file
 from onceproof.harness.model.program_processes import FlinkJob
 from onceproof.harness.model.scenario import InputRecord
@@ -108,24 +114,20 @@ class ProgramFamily:
             table_keys=asked.table_keys + tags if asked.table_keys else 0,
             versions=None if versions is None else lambda records: self._tagged(versions(records)),
             servers=file.servers,
-            tolerance={} if tags else file.outputs[0].tolerance or asked.tolerance,
-            ordered_by=None if tags else file.outputs[0].ordered_by or asked.ordered_by,
         )
         if tags and (asked.tolerance or asked.ordered_by):
-            raise FamilyError(f"{oracle_file or path}: {NO_COMPARISON}")
-        for problem in self.options.wrong_columns(self.row_columns):
-            raise FamilyError(f"{path}: output.{problem}")
+            raise FamilyError(
+                f"{oracle_file or path}: several outputs: tolerance and ordered_by belong to each [[output]]"
+            )
+        self.comparisons = Comparisons(
+            {each.name if tags else "": self._comparison(each, asked) for each in file.outputs}
+        )
 
     @property
     def jobs(self) -> list[tuple[Path, FlinkJob]]:
         """The versions of a job of Flink, in order, with their files; none: it is another program."""
         versions = [] if self.before is None else [self.before]
         return [(each.path, each.file.flink) for each in (*versions, self) if each.file.flink is not None]
-
-    @property
-    def row_columns(self) -> tuple[str, ...]:
-        """The columns of a row, in the order in which they are compared; none of several outputs."""
-        return tuple(self.columns_of(self.file.outputs[0])) if len(self.file.outputs) == 1 else ()
 
     def columns_of(self, end: Input | Output) -> dict[str, str]:
         """Return the columns of a record or row with their types as Spark DDL has them; "": not known."""
@@ -134,6 +136,15 @@ class ProgramFamily:
         if isinstance(end, Output) and end.columns:
             return {name: types.get(name, "") for name in end.columns}
         return types
+
+    def _comparison(self, output: Output, asked: FamilyOptions) -> Comparison:
+        """Return how the rows of an output are compared. Raises FamilyError."""
+        columns = tuple(self.columns_of(output))
+        tolerance, ordered_by = output.tolerance or asked.tolerance, output.ordered_by or asked.ordered_by
+        tags = len(self.file.outputs) > 1
+        for problem in wrong_comparison(columns, tolerance, ordered_by, asked.table_keys, asked.declares):
+            raise FamilyError(f"{self.path}: output.{f'{output.name}.' * tags}{problem}")
+        return comparison(("",) * tags + columns, tolerance, ordered_by)
 
     def generate(self, random: Random) -> Workload:
         """Draw splits of records, as the oracle does."""
@@ -189,16 +200,18 @@ class EachRecordOnce:
     def __init__(self, file: ProgramFile) -> None:
         number, key = file.columns.get("id", "id"), file.columns.get("key", "key")
         self.record_schema = f"{number} BIGINT, {key} STRING"
-        self.row_schema = f"{number} BIGINT"
         self._inputs = [each.name for each in file.inputs if each.name]
         self._outputs = [each.name for each in file.outputs if len(file.outputs) > 1]
+        orders = [each.ordered_by for each in file.outputs]
+        of_keys = [order is not None and key in order.key for order in orders]
+        self._columns = [2 if has_key else 1 for has_key in of_keys]
+        schemas = [self.record_schema if has_key else f"{number} BIGINT" for has_key in of_keys]
+        self.row_schema: Schema = schemas[0]
+        if self._outputs:
+            self.row_schema = dict(zip(self._outputs, schemas, strict=True))
+        self._spreads_keys = not any(of_keys)
         self._most_splits = MOST_SPLITS
-        self._spreads_keys = True
-        ordered_by = file.outputs[0].ordered_by
-        if ordered_by is not None and key in ordered_by.key:
-            self._spreads_keys = False
-            self.row_schema = self.record_schema
-        elif ordered_by is not None:
+        if any(order is not None and not has_key for order, has_key in zip(orders, of_keys, strict=True)):
             self._most_splits = 1
 
     def generate(self, random: Random) -> Workload:
@@ -218,11 +231,9 @@ class EachRecordOnce:
 
     def expected(self, records: Records, declared: Declared) -> Rows | Mapping[str, Rows]:
         """Return the number of each record, with its key where that is part of a row."""
-        columns = len(columns_of(self.row_schema))
-        rows = [
-            value[:columns] for split in records.values() for _, value in split if isinstance(value, tuple)
-        ]
-        return dict.fromkeys(self._outputs, rows) if self._outputs else rows
+        values = [value for split in records.values() for _, value in split if isinstance(value, tuple)]
+        rows = [[value[:columns] for value in values] for columns in self._columns]
+        return dict(zip(self._outputs, rows, strict=True)) if self._outputs else rows[0]
 
 
 def program_family(path: Path, named_family: Any, said: str = "") -> ProgramFamily:

@@ -25,7 +25,7 @@ from onceproof.harness.model.columns import OrderedBy
 from onceproof.harness.model.fault_kinds import POINTS, Point, ServerName
 from onceproof.harness.model.program_ends import (
     CALLED_BY_HARNESS,
-    NO_COMPARISON,
+    HARNESS_MARKS,
     SERVER_KINDS,
     Input,
     Output,
@@ -77,14 +77,6 @@ STARTED_POINT: Final[Point] = "restored"
 """Passed with each start of the program, when it says that it is ready if it says so."""
 OWN_POINTS: Final = frozenset({READ_POINT, SEEN_POINT, STARTED_POINT})
 
-BYTES_MARK: Final = "bytes_written"
-"""Passed with each byte that comes into the folder of a trial."""
-OPEN_MARK: Final = "transaction_open"
-"""Passed as a transaction of Kafka begins to write to the output topic."""
-COMMITTING_MARK: Final = "transaction_committing"
-"""Passed as the broker writes down that such a transaction is to be committed."""
-HARNESS_MARKS: Final = (BYTES_MARK, OPEN_MARK, COMMITTING_MARK)
-"""Marks that the harness sees by itself."""
 MAIN_PROCESS: Final = "program"
 """The name of the process that ``program.command`` starts."""
 
@@ -362,8 +354,9 @@ def _contradictions(file: ProgramFile) -> Iterator[str]:
             yield f"{kind}: each [[{kind}]] needs a name of its own"
         for name, end in zip(names, ends, strict=True):
             yield from contradictions(f"{kind}.{name}" if len(names) > 1 else kind, end)
-    if len(file.outputs) > 1 and any(each.tolerance or each.ordered_by for each in file.outputs):
-        yield f"output: {NO_COMPARISON}"
+    orders = [each.ordered_by for each in file.outputs if each.ordered_by]
+    if len(file.inputs) > 1 and not file.oracle and not all(each.key for each in orders):
+        yield "ordered_by: records of several inputs have an order by key only, or by an oracle"
     for number, rendered in enumerate(file.render):
         if rendered.file.startswith("/") or ".." in Path(rendered.file).parts:
             yield f"render[{number}].file: {rendered.file!r} leaves {{folder}}; write it relative to that"
@@ -404,6 +397,11 @@ def _contradictions_of_flink(file: ProgramFile) -> Iterator[str]:
         yield "flink needs either a jar or a script (sql)"
     if job.sql and (job.main or job.arguments):
         yield "flink.class and flink.arguments belong to a jar; a script has placeholders in its statements"
+    for word, ends in _ends_by_word(file).items():
+        if any(each.kind in ("stdin", "stdout") for each in ends):
+            yield f"{word}.kind: a job of Flink runs in a cluster, which has no standard {word}"
+    if any(each.kind == "socket" and each.connects == "harness" for each in file.inputs):
+        yield "input.connects: a job of Flink connects to its socket: leave this out, and use {input}"
     if not _VERSION.fullmatch(job.version):
         yield f"flink.version: {job.version!r} is not a release of Flink, such as {FLINK_VERSION!r}"
 

@@ -68,6 +68,8 @@ class Measured(msgspec.Struct, frozen=True):
     records: int
     rows: int
     """How many rows have become visible, each replacement of a row counted."""
+    marks: tuple[str, ...] = ()
+    """Those of transactions that were passed."""
 
     @property
     def settle_seconds(self) -> float:

@@ -6,6 +6,7 @@ The rules this module lives by:
 - A cut strikes one connection, the next one that sends in that direction. The server has then half of a
   request, or has carried it out and the client has half of the answer.
 - It accepts connections while the server is dead, and closes them: to a client that is a dead server.
+- An observer that knows the protocol sees what a connection sends before it is forwarded, and may hold it up.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Final, Literal, Protocol, TypeAlias
 
 from onceproof.harness.services.service import LOOPBACK
 
@@ -22,6 +24,16 @@ Cut: TypeAlias = Literal["", "request", "answer"]
 
 _BLOCK: Final = 1 << 16
 _CONNECT_S: Final = 5.0
+
+
+class Observer(Protocol):
+    """Sees the bytes of one connection; each direction in a thread of its own."""
+
+    def request(self, data: bytes) -> None:
+        """Take what the client has sent."""
+
+    def answer(self, data: bytes) -> None:
+        """Take what the server has sent."""
 
 
 class CuttingProxy:
@@ -39,6 +51,7 @@ class CuttingProxy:
         self.cuts = 0
         """How many connections were cut."""
         self._cut: Cut = ""
+        self._new_observer: Callable[[], Observer] | None = None
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -46,6 +59,10 @@ class CuttingProxy:
         """Cut the connection of the next request, or of the next answer, in the middle; "" cuts none."""
         with self._lock:
             self._cut = cut
+
+    def observe_with(self, new_observer: Callable[[], Observer] | None) -> None:
+        """Let each new connection have an observer; None: no more."""
+        self._new_observer = new_observer
 
     def close(self) -> None:
         """Take no more connections; those that are there stay until one of their ends closes them."""
@@ -64,12 +81,20 @@ class CuttingProxy:
                     client.close()
                     continue
                 server.settimeout(None)
-                for pair in ((client, server, "request"), (server, client, "answer")):
-                    threading.Thread(target=self._forward, args=pair, daemon=True).start()
+                observer = None if self._new_observer is None else self._new_observer()
+                for each in (
+                    (client, server, "request", observer and observer.request),
+                    (server, client, "answer", observer and observer.answer),
+                ):
+                    threading.Thread(target=self._forward, args=each, daemon=True).start()
 
-    def _forward(self, origin: socket.socket, target: socket.socket, kind: Cut) -> None:
+    def _forward(
+        self, origin: socket.socket, target: socket.socket, kind: Cut, see: Callable[[bytes], None] | None
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := origin.recv(_BLOCK):
+                if see is not None:
+                    see(data)
                 if self._takes(kind):
                     target.sendall(data[: len(data) // 2])
                     break

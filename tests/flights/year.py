@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from onceproof.harness.checkers.oracle import RowCounts, Versions, count_rows
 from onceproof.harness.checkers.verdict import Verdict, judge
-from onceproof.harness.model.close_rows import Amounts
+from onceproof.harness.model.columns import Comparisons, comparison
 from onceproof.harness.model.family import NOTHING_DECLARED, Records, Rows
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, CHECKPOINT_COMPLETED, Cut, History, Row
@@ -131,9 +130,7 @@ class YearOracle:
     is_drawn = False
     at_least_once = None
     may_repeat = None
-    columns = ()
-    tolerance: Final[Amounts] = MappingProxyType({})
-    ordered_by = None
+    comparisons: Final = Comparisons({"": comparison((), {}, None)})
     table_keys = 0
 
     def __init__(self, records: Records) -> None:

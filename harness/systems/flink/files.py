@@ -28,6 +28,8 @@ _MAGIC: Final = 0x4960672D
 _SPLIT: Final = re.compile(rb"\[onceproof-(?:read|waiting) \d+ (\d+) \d+ ([^\]\s]*)\]")
 _PART: Final = re.compile(rb"/(part-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-\d+)")
 _KEPT: Final = "chk-"
+_NO_OFFSET: Final = b"\x80" + bytes(7)
+_HIGHEST_OFFSET: Final = 1 << 31
 
 
 class SourceEvent(NamedTuple):
@@ -87,6 +89,29 @@ def read_metadata(content: bytes, lengths: Mapping[str, int]) -> Metadata | None
             cut[unquote_plus(name.decode())] = int(offset)
     parts = {name.decode(): None for name in _PART.findall(content)}
     return Metadata(checkpoint, cut, tuple(parts))
+
+
+def topics_cut(content: bytes, partitions: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return from the metadata of a checkpoint the next offset of each split of Kafka's source.
+
+    ``partitions``: by topic, the splits that its partitions are. The source stores of a partition topic,
+    number, next offset, and where it stops. One that was not begun has no offset yet.
+    """
+    cut = {split: 0 for splits in partitions.values() for split in splits}
+    for topic, splits in partitions.items():
+        name = len(topic).to_bytes(2) + topic.encode()
+        for number, offset, stops_at in re.findall(
+            b"(?s)" + re.escape(name) + b"(.{4})(.{8})(.{8})", content
+        ):
+            place, begun = int.from_bytes(number), int.from_bytes(offset, signed=True)
+            if place < len(splits) and begun < _HIGHEST_OFFSET and _is_offset(stops_at):
+                cut[splits[place]] = max(cut[splits[place]], begun)
+    return cut
+
+
+def _is_offset(stored: bytes) -> bool:
+    """Return whether eight bytes are an offset, or say that there is none; other states have others there."""
+    return stored == _NO_OFFSET or -4 < int.from_bytes(stored, signed=True) < _HIGHEST_OFFSET
 
 
 class CheckpointFiles:

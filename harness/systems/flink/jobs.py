@@ -7,6 +7,7 @@ Rules:
 - A kill of the program is a SIGKILL to the JobManager and all TaskManagers; its parts are one of each. What
   Flink recovers by itself, it recovers. After the death of a JobManager, a stop or an end, the job is
   submitted from its newest complete checkpoint, or from the savepoint of the stop if nothing follows it.
+- Checkpoints are found in Flink's folder as they become complete. Their cuts are those of topics.
 - Before the first fault no attempt may fail, unless the machine is too busy for heartbeats. Later Flink's
   restarts are Flink's, up to MOST_RESTARTS.
 - Clusters are kept over trials, one kind at a time; each trial has jobs and folders of its own.
@@ -18,11 +19,11 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlparse
 from urllib.request import url2pathname
 
@@ -30,7 +31,7 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_file import JOB_MANAGER, JOB_RUNS, filled
 from onceproof.harness.model.program_processes import FlinkJob
 from onceproof.harness.systems.flink.cluster import FlinkAway, FlinkRefuses
-from onceproof.harness.systems.flink.files import METADATA, read_metadata
+from onceproof.harness.systems.flink.files import METADATA, read_metadata, topics_cut
 from onceproof.harness.systems.flink.home import SQL_JAR, FlinkHome, home_of_jobs
 from onceproof.harness.systems.flink.pool import FlinkPool
 from onceproof.harness.systems.flink.sql_script import SqlScriptError, statements_of
@@ -91,6 +92,17 @@ class JobClusters:
         self._pools.clear()
 
 
+class JobFollower(Protocol):
+    """Follows what becomes of a job."""
+
+    @property
+    def was_struck(self) -> bool:
+        """Whether a fault has struck."""
+
+    def checkpoint_completed(self, checkpoint: int, cut: Mapping[str, int]) -> None:
+        """Add that a checkpoint or savepoint is complete."""
+
+
 class JobVersion(NamedTuple):
     """A job, and the file that says so."""
 
@@ -105,14 +117,20 @@ class JobTrial:
     Args:
         versions: of the job, in order: a stop with a savepoint leads from one to the next.
         clusters: that run it.
-        was_struck: whether a fault has struck.
+        follower: of what becomes of it.
+        partitions: by topic of an input, the splits that its partitions are.
     """
 
     versions: list[JobVersion]
     clusters: JobClusters
-    was_struck: Callable[[], bool]
+    follower: JobFollower
+    partitions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     restored: Path | None = None
     """The checkpoint or savepoint from which the next start goes on."""
+    checkpoint: int | None = None
+    """Its id."""
+    read: set[Path] = field(default_factory=set)
+    """The checkpoints that are known to be complete."""
     folders: list[Path] = field(default_factory=list)
     """Those of the checkpoints of all starts."""
 
@@ -120,9 +138,23 @@ class JobTrial:
         """Submit the job, which goes on where it was; ``values`` fill the placeholders."""
         return JobProcess(self, self.clusters.pool(self.versions[0].job), values, log)
 
+    def complete(self, folder: Path) -> bool:
+        """Note a checkpoint or savepoint if it is complete, from which the next start goes on."""
+        if folder in self.read:
+            return True
+        with suppress(OSError):
+            content = (folder / METADATA).read_bytes()
+            if (metadata := read_metadata(content, {})) is not None:
+                self.read.add(folder)
+                self.restored, self.checkpoint = folder, metadata.checkpoint
+                self.follower.checkpoint_completed(metadata.checkpoint, topics_cut(content, self.partitions))
+                return True
+        return False
+
     def stopped(self, savepoint: Path) -> None:
         """Note that the job has stopped with a savepoint, from which its next version goes on."""
         self.restored = savepoint
+        self.complete(savepoint)
         if len(self.versions) > 1:
             self.versions.pop(0)
 
@@ -184,7 +216,7 @@ class JobProcess:
             return []
         if self._has_lost_master or not self._cluster.is_alive:
             self._has_lost_master = False
-            self._find_newest()
+            self._find_checkpoints()
             self._cluster = self._pool.with_new_job_manager()
             self._submit()
         self._cluster.fill()
@@ -201,7 +233,7 @@ class JobProcess:
     def kill(self) -> None:
         """Kill the cluster, and return when it is dead; another one starts."""
         self._cluster.kill()
-        self._find_newest()
+        self._find_checkpoints()
         self._is_over = True
         self._pool.prepare_spare()
 
@@ -210,7 +242,7 @@ class JobProcess:
         if pattern != JOB_MANAGER:
             return self._cluster.kill_one_task_manager()
         self._cluster.kill_job_manager()
-        self._find_newest()
+        self._find_checkpoints()
         self._has_lost_master = True
         return True
 
@@ -301,6 +333,7 @@ class JobProcess:
     def _follow(self) -> list[str]:
         """Ask for the state of the job; return the line that says that it runs, the first time it does."""
         self._asked_at = time.monotonic()
+        self._find_checkpoints()
         if not self._job:
             return []
         try:
@@ -328,24 +361,19 @@ class JobProcess:
                 deadline = time.monotonic() + _STOP_S
                 while self._state() not in _ENDED and time.monotonic() < deadline:
                     time.sleep(_SECONDS_BETWEEN_REQUESTS)
-        self._find_newest()
+        self._find_checkpoints()
 
-    def _find_newest(self) -> None:
-        """Find the newest complete checkpoint of this start; without one the next start begins as it did."""
-        if not self._job:
-            return
-        folders = (self._pool.checkpoints / self._job).glob("chk-*")
-        for folder in sorted(folders, key=_number, reverse=True):
-            with suppress(OSError):
-                if read_metadata((folder / METADATA).read_bytes(), {}) is not None:
-                    self._trial.restored = folder
-                    return
+    def _find_checkpoints(self) -> None:
+        """Find the complete checkpoints of this start; without one the next start begins as it did."""
+        if self._job:
+            for folder in sorted((self._pool.checkpoints / self._job).glob("chk-*"), key=_number):
+                self._trial.complete(folder)
 
     def _has_failed(self) -> bool:
         """Return whether the job has failed more often than Flink may restart it."""
         if self._restarts > MOST_RESTARTS or not self._restarts:
             return bool(self._restarts)
-        return not self._trial.was_struck() and not _LATE.search(self._cause())
+        return not self._trial.follower.was_struck and not _LATE.search(self._cause())
 
     def _cause(self) -> str:
         """Return why the last attempt of the job has failed."""

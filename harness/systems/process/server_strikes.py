@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 import msgspec
 
 from onceproof.harness.model.scenario import Fault, InputRecord
-from onceproof.harness.services.cutting_proxy import CuttingProxy
+from onceproof.harness.services.cutting_proxy import CuttingProxy, Observer
 from onceproof.harness.services.service import Service, ServiceError
 from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.kafka_clients import client_settings, writer_settings
@@ -105,6 +105,10 @@ class StruckServer:
             self._dead_until = time.monotonic() + seconds
             self._paused_until = None
             self._service.kill()
+
+    def observe_with(self, new_observer: Callable[[], Observer] | None) -> None:
+        """Let each new connection of the job have an observer; None: no more."""
+        self._proxy.observe_with(new_observer)
 
     def calm(self) -> None:
         """Take back what still waits to strike, and return when the server runs. Raises ServiceError."""

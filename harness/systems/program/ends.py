@@ -47,6 +47,7 @@ from onceproof.harness.systems.program.table_readers import (
     CommandOutput,
     DeltaOutput,
     IcebergOutput,
+    ObjectsOutput,
     ParquetOutput,
 )
 from onceproof.harness.systems.program.trial_end import End, TrialEnd
@@ -70,6 +71,7 @@ OUTPUTS: Final[Mapping[OutputKind, Callable[[TrialEnd[Output]], ProgramOutput]]]
     "postgres": OutputTable,
     "command": CommandOutput,
     "parquet": ParquetOutput,
+    "s3": ObjectsOutput,
     "delta": DeltaOutput,
     "iceberg": IcebergOutput,
 }
@@ -91,6 +93,10 @@ class ProgramEnds:
     """HOST:PORT of the broker, past the proxy of the program; "" without one."""
     topics: tuple[str, ...] = ()
     """Those of outputs."""
+    database: StruckServer | None = None
+    """The one with tables of outputs."""
+    partitions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By topic of an input, the splits that its partitions are."""
 
 
 @dataclass(slots=True)
@@ -187,6 +193,12 @@ class ProgramServers:
                 tuple(
                     [servers.topics[_place("output", each)] for each in file.outputs if each.kind == KAFKA]
                 ),
+                servers.struck[POSTGRES] if any(each.kind == POSTGRES for each in file.outputs) else None,
+                {
+                    servers.topics[_place("input", each)]: own
+                    for each, own in zip(file.inputs, splits, strict=True)
+                    if each.kind == KAFKA
+                },
             )
 
     def _reach(

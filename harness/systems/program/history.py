@@ -18,14 +18,16 @@ from typing import Final, TypeAlias
 
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import LOOK, History, Recovery, Row, Stand
+from onceproof.harness.model.program_ends import OF_TRANSACTIONS
 from onceproof.harness.model.run_record import RunRecord
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord
 
+Left: TypeAlias = tuple[str, str, bool]
+"""The kind and the name of what is left behind, and whether that is a leak."""
 StandOf: TypeAlias = Callable[[int, int], Sequence[Stand]]
 
 PROCESS: Final = "process"
 OUTPUT: Final = "output"
-_HALF_ROW: Final = "line without an end"
 
 
 @dataclass(slots=True)
@@ -51,20 +53,34 @@ class ProgramHistory:
         """Whether a fault has struck."""
         return bool(self.history.statistics.coverage)
 
-    def started(self, by_supervisor: bool) -> None:
-        """Add a start; ``by_supervisor``: the program had ended by itself."""
+    @property
+    def transaction_marks(self) -> tuple[str, ...]:
+        """The marks of transactions that were passed."""
+        return tuple([mark for mark in OF_TRANSACTIONS if mark in self.history.statistics.points])
+
+    def started(self, by_supervisor: bool, restored: int | None = None) -> None:
+        """Add a start.
+
+        ``by_supervisor``: the program had ended by itself. ``restored`` is the checkpoint from which it goes
+        on, as far as that is known.
+        """
         self.starts += 1
         self.history.attempt_started(
             self._next_step(),
             str(self.starts),
             self.parallelism,
-            None,
+            restored,
             outside=True,
             by_supervisor=by_supervisor,
         )
         self.history.statistics.attempts += 1
         for recovery, _ in self._recovering:
             recovery.parallelism_after = self.parallelism
+
+    def checkpoint_completed(self, checkpoint: int, cut: Mapping[str, int]) -> None:
+        """Add that a checkpoint of the program is complete."""
+        start = str(self.starts)
+        self.history.checkpoint_completed(self._next_step(), checkpoint, start, dict(cut), (), outside=True)
 
     def ended(self, cause: str) -> None:
         """Add that the program has ended by itself."""
@@ -158,12 +174,17 @@ class ProgramHistory:
         """Note when a line was seen that the program has printed."""
         self._record.add_line(time.time(), of, line)
 
-    def at_rest(self, half_rows: Sequence[str], phase_seconds: Mapping[str, float], folder: Path) -> History:
-        """Add half lines, the times of the phases and the files of the folder, and return the history."""
+    def at_rest(
+        self, left_behind: Sequence[Left], phase_seconds: Mapping[str, float], folder: Path
+    ) -> History:
+        """Add what is left, the times of the phases and the files of the folder, and return the history."""
         self._record.add_files(folder)
         self.history.record = self._record
-        for place in half_rows:
-            self.history.leak(self._step, _HALF_ROW, place)
+        for kind, name, is_leak in left_behind:
+            if is_leak:
+                self.history.leak(self._step, kind, name)
+            else:
+                self.history.logged(self._step, f"{kind}: {name}")
         self.history.statistics.steps = self._step
         statistics = self.history.statistics
         statistics.phase_milliseconds = {phase: each * 1000 for phase, each in phase_seconds.items()}

@@ -1,4 +1,4 @@
-"""Marks that the harness sees by itself: bytes that a program writes, and transactions of Kafka.
+"""Marks that the harness sees by itself: bytes that a program writes, and its transactions.
 
 Rules:
 
@@ -7,18 +7,31 @@ Rules:
   there does not count, nor does what the program prints.
 - The broker keeps the states of transactions in a topic of its own. A transaction counts once, when the
   broker writes down that it writes to the output topic, and that it is to be committed.
+- PostgreSQL shows the state of transactions in its answers, which pass through the proxy of the program. What
+  passes a mark is held up until the harness has looked and struck, so a kill without a delay comes before it.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.model.program_file import BYTES_MARK, COMMITTING_MARK, OPEN_MARK
+from onceproof.harness.model.program_ends import (
+    BYTES_MARK,
+    COMMITTING_MARK,
+    OF_TRANSACTIONS,
+    OPEN_MARK,
+    TRANSACTION_MARKS,
+)
 from onceproof.harness.systems.process.kafka_clients import client_settings
+from onceproof.harness.systems.process.server_strikes import StruckServer
+from onceproof.harness.systems.program.ends import ProgramEnds
+from onceproof.harness.systems.program.postgres_session import PostgresSession
 
 _OF_THE_HARNESS: Final = ("input", "start-")
 """How names in the folder of a trial begin whose bytes do not count."""
@@ -67,8 +80,8 @@ class WrittenBytes(MarkWatch):
         return {BYTES_MARK: written} if written else {}
 
 
-class Transactions(MarkWatch):
-    """The transactions that write to a topic.
+class KafkaTransactions(MarkWatch):
+    """The transactions that write to topics of Kafka.
 
     Args:
         servers: of the broker, past the proxy of the program.
@@ -117,20 +130,59 @@ class Transactions(MarkWatch):
         self._consumer.close()
 
 
-def watches(
-    waits_for: Callable[[str], bool], folder: Path, broker: str, topics: Sequence[str]
-) -> list[MarkWatch]:
-    """Return what sees the marks that something waits for.
+class PostgresTransactions(MarkWatch):
+    """The transactions that write to a database, by the connections of the program's proxy."""
 
-    Args:
-        waits_for: returns whether something waits for a mark.
-        folder: of the trial.
-        broker: past the proxy of the program; "" if there is none.
-        topics: those of outputs.
+    def __init__(self, server: StruckServer) -> None:
+        self._server = server
+        self._lock = threading.Lock()
+        self._new: list[tuple[str, threading.Event]] = []
+        """Marks that were passed since the last look, each with what lets its connection go on."""
+        self._held: list[threading.Event] = []
+        """Those of the last look."""
+        self._is_closed = False
+        server.observe_with(lambda: PostgresSession(self._passed))
+
+    def passes(self) -> Mapping[str, int]:
+        with self._lock:
+            for each in self._held:
+                each.set()
+            self._held = [goes_on for _, goes_on in self._new]
+            counts = Counter([mark for mark, _ in self._new])
+            self._new.clear()
+        return counts
+
+    def close(self) -> None:
+        self._server.observe_with(None)
+        with self._lock:
+            self._is_closed = True
+        self.passes()
+        self.passes()
+
+    def _passed(self, mark: str) -> None:
+        """Note a mark, and hold its connection up until the harness has looked."""
+        goes_on = threading.Event()
+        with self._lock:
+            if self._is_closed:
+                return
+            self._new.append((mark, goes_on))
+        goes_on.wait()
+
+
+def watches(
+    waits_for: Callable[[str], bool], folder: Path, ends: ProgramEnds, is_control: bool
+) -> list[MarkWatch]:
+    """Return what sees the marks that something waits for, in the folder and at the ends of a trial.
+
+    The control run waits for those of transactions, to learn whether there are any.
     """
     found: list[MarkWatch] = []
+    if is_control:
+        waits_for = OF_TRANSACTIONS.__contains__
     if waits_for(BYTES_MARK):
         found.append(WrittenBytes(folder))
-    if topics and any(map(waits_for, (OPEN_MARK, COMMITTING_MARK))):
-        found.append(Transactions(broker, topics))
+    if ends.topics and any(map(waits_for, TRANSACTION_MARKS["kafka"])):
+        found.append(KafkaTransactions(ends.broker, ends.topics))
+    if ends.database is not None and any(map(waits_for, TRANSACTION_MARKS["postgres"])):
+        found.append(PostgresTransactions(ends.database))
     return found

@@ -7,11 +7,13 @@ The rules this module lives by:
 - Rows are in the order in which they stand there, file by file. With several outputs each row begins with the
   name of its output.
 - A line without an end is not a row yet. If it is still there when all is over, a program that died has left
-  it, and it is reported.
+  it, and it is reported. So is a transaction that a program leaves open or prepared which ends by itself; of
+  one that the harness ends, it is an entry of the timeline.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,10 +25,15 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import Row, Stand, as_tuple
 from onceproof.harness.model.program_ends import Output
 from onceproof.harness.systems.process.kafka_clients import reader_settings
+from onceproof.harness.systems.program.history import Left
 from onceproof.harness.systems.program.line_formats import row_or_line_of
 from onceproof.harness.systems.program.message_formats import message_row_of
 from onceproof.harness.systems.program.trial_end import TrialEnd
 
+HALF_ROW: Final = "line without an end"
+OPEN_TRANSACTION: Final = "open transaction"
+PREPARED_TRANSACTION: Final = "prepared transaction"
+_PREPARED: Final = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() ORDER BY gid"
 _HIDDEN: Final = (".", "_")
 _MOST_MESSAGES: Final = 1000
 _SECONDS_TO_LIST: Final = 5.0
@@ -57,8 +64,8 @@ class ProgramOutput(ABC):
     def read_to_end(self) -> None:
         """Read what a reader has not been shown yet, when the program is over."""
 
-    def half_rows(self) -> list[str]:
-        """Return the places of lines that have no end."""
+    def left_behind(self, *, has_ended: bool) -> list[Left]:
+        """Return what is left when all is over; ``has_ended``: the program has ended by itself."""
         return []
 
     def file_of_start(self, start: int) -> Path | None:
@@ -86,9 +93,12 @@ class AllOutputs(ProgramOutput):
         return [row for rows in self._rows.values() for row in rows]
 
     def stand(self, look: int, count: int) -> Sequence[Stand]:
-        if len(self._outputs) == 1:
-            return next(iter(self._outputs.values())).stand(look, count)
-        return super().stand(look, count)
+        counts = {name: len(rows) for name, rows in self._rows.items()} if len(self._outputs) > 1 else {}
+        return [
+            stand
+            for name, each in self._outputs.items()
+            for stand in each.stand(look, counts.get(name, count))
+        ]
 
     def read_at(self) -> float:
         return min(each.read_at() for each in self._outputs.values())
@@ -97,8 +107,8 @@ class AllOutputs(ProgramOutput):
         for each in self._outputs.values():
             each.read_to_end()
 
-    def half_rows(self) -> list[str]:
-        return [place for each in self._outputs.values() for place in each.half_rows()]
+    def left_behind(self, *, has_ended: bool) -> list[Left]:
+        return [left for each in self._outputs.values() for left in each.left_behind(has_ended=has_ended)]
 
     def file_of_start(self, start: int) -> Path | None:
         files = [each.file_of_start(start) for each in self._outputs.values()]
@@ -110,6 +120,14 @@ def visible_files(folder: Path, pattern: str) -> Iterator[Path]:
     for path in sorted(folder.glob(pattern)):
         if not any(part.startswith(_HIDDEN) for part in path.relative_to(folder).parts):
             yield path
+
+
+def is_visible(name: str, pattern: str) -> bool:
+    """Return whether a name below an address matches a pattern, as a file's does, and is not hidden."""
+    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = [words.get(part, re.escape(part)) for part in re.split(r"(\*\*/|\*\*|\*|\?)", pattern)]
+    is_hidden = any(part.startswith(_HIDDEN) for part in name.split("/"))
+    return not is_hidden and re.fullmatch("".join(parts), name) is not None
 
 
 class OutputFiles(ProgramOutput):
@@ -138,8 +156,8 @@ class OutputFiles(ProgramOutput):
         # Files are read one after another: what this look has found may have been there since the last began.
         return [(place, 2 * look - 2, 2 * look + 1) for place in self._places]
 
-    def half_rows(self) -> list[str]:
-        return self._half
+    def left_behind(self, *, has_ended: bool) -> list[Left]:
+        return [(HALF_ROW, place, True) for place in self._half]
 
     def _rows_of(self, path: Path) -> list[Row]:
         *lines, rest = path.read_bytes().split(b"\n")
@@ -172,11 +190,13 @@ class OutputTopic(ProgramOutput):
 
         topic = self.address = end.topic
         self._row_of = message_row_of(end.file, end.columns, end.here, end.place)
+        self._server = end.server
         self._rows: list[Row] = []
         self._partitions: list[str] = []
         self._consumer = Consumer(reader_settings(end.server, f"{topic}-harness"))
         partitions = self._consumer.list_topics(topic, timeout=_SECONDS_TO_LIST).topics[topic].partitions
-        self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        self._places = [TopicPartition(topic, number, 0) for number in partitions]
+        self._consumer.assign(self._places)
 
     def rows(self) -> list[Row]:
         self._take(0)
@@ -189,6 +209,31 @@ class OutputTopic(ProgramOutput):
     def read_to_end(self) -> None:
         while self._take(_SECONDS_FOR_THE_REST):
             pass
+
+    def left_behind(self, *, has_ended: bool) -> list[Left]:
+        from confluent_kafka import Consumer, KafkaException
+
+        settings = {
+            **reader_settings(self._server, f"{self.address}-end"),
+            "isolation.level": "read_uncommitted",
+        }
+        reader = Consumer(settings)
+        left: list[Left] = []
+        try:
+            for place in self._places:
+                stable, end = [
+                    each.get_watermark_offsets(place, timeout=_SECONDS_TO_LIST)[1]
+                    for each in (self._consumer, reader)
+                ]
+                if stable < end:
+                    where = f"in {place.topic}-{place.partition}, from offset {stable}"
+                    left.append((OPEN_TRANSACTION, where, has_ended))
+        except KafkaException:
+            # The broker is away, which says nothing of transactions.
+            return []
+        finally:
+            reader.close()
+        return left
 
     def close(self) -> None:
         self._consumer.close()
@@ -233,6 +278,16 @@ class OutputTable(ProgramOutput):
         except psycopg.OperationalError:
             self._connection = None
             return None
+
+    def left_behind(self, *, has_ended: bool) -> list[Left]:
+        import psycopg
+
+        try:
+            with psycopg.connect(self._server, autocommit=True, connect_timeout=2) as connection:
+                found = connection.execute(_PREPARED).fetchall()
+        except psycopg.OperationalError:
+            return []
+        return [(PREPARED_TRANSACTION, name, has_ended) for (name,) in found]
 
     def close(self) -> None:
         if self._connection is not None:

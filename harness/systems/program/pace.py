@@ -185,8 +185,8 @@ class Pace:
             limit = self.measured.seconds_of_run(self.starts)
         return time.monotonic() - self.begun > limit
 
-    def measure(self) -> Measured:
-        """Return the measures of the run so far."""
+    def measure(self, marks: tuple[str, ...] = ()) -> Measured:
+        """Return the measures of the run so far, in which some marks of transactions were passed."""
         now = time.monotonic()
         first = self._first_row_seconds
         after = self._looks[0] if self._looks else now
@@ -212,6 +212,7 @@ class Pace:
             seconds=now - self.begun,
             records=len(self._given),
             rows=self._rows,
+            marks=marks,
         )
 
     def _quiet_limit(self, are_missing: bool) -> float:

@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from onceproof.harness.model.close_rows import lacks_rows, tolerances_of, with_rounding
+from onceproof.harness.model.close_rows import lacks_rows, with_rounding
 from onceproof.harness.model.family import NOTHING_DECLARED, options_of
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end
@@ -112,11 +112,11 @@ class ProgramRun:
         file = self.family.file
         if versions := self.family.jobs:
             found = [JobVersion(*version) for version in versions]
-            self._job = JobTrial(found, self.clusters, lambda: self._history.was_struck)
+            self._job = JobTrial(found, self.clusters, self._history, self.ends.partitions)
         if not options_of(self.family).declares:
             self._expected = Counter(self.family.expected(self.scenario.records, NOTHING_DECLARED))
             self._lacks_rows = self._has_gaps(self._expected)
-        self._watches = watches(self._waiting.waits_for, self.folder, self.ends.broker, self.ends.topics)
+        self._watches = watches(self._waiting.waits_for, self.folder, self.ends, self.measured is None)
         in_turn, self._held_from = records_in_turn(self.scenario.records)
         records = iter(in_turn)
         following = next(records, None)
@@ -154,7 +154,8 @@ class ProgramRun:
             for watch in self._watches:
                 watch.close()
         self._pace.spend(self._is_ready, following is None)
-        return self._history.at_rest(self.ends.output.half_rows(), self._pace.phase_seconds, self.folder)
+        left = self.ends.output.left_behind(has_ended=file.done.when == "exit")
+        return self._history.at_rest(left, self._pace.phase_seconds, self.folder)
 
     def control(self) -> ControlRun:
         """Run the trial as the control run. Raises FamilyError."""
@@ -163,7 +164,8 @@ class ProgramRun:
         said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
         is_over = bool(rows_at_end(history)) and not self._lacks_rows and not self._is_cut_off
         missed = "" if is_over else self._missed
-        return ControlRun(history, self._pace.measure(), missed, tuple(said[-MOST_LINES_SAID:]))
+        measured = self._pace.measure(self._history.transaction_marks)
+        return ControlRun(history, measured, missed, tuple(said[-MOST_LINES_SAID:]))
 
     # The program.
 
@@ -171,7 +173,7 @@ class ProgramRun:
         if self._process is not None or self._restart_at is None or now < self._restart_at:
             return
         file = self.family.file
-        self._history.started(self._by_supervisor)
+        self._history.started(self._by_supervisor, self._job.checkpoint if self._job else None)
         render(self.family, self.folder, self._values())
         again = self._history.starts > 1
         hooks, name = file.hooks, "before_restart" if again else "before_start"
@@ -318,7 +320,7 @@ class ProgramRun:
             for name, times in watch.passes().items():
                 self._pass(name, times)
         rows = self.ends.output.rows()
-        stand = self.ends.output.stand if self.family.options.ordered_by else None
+        stand = self.ends.output.stand if self.family.comparisons.have_orders else None
         new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
             return
@@ -444,8 +446,8 @@ class ProgramRun:
         """Return whether rows are missing of those that are expected."""
         # Rows that differ by rounding are there, right or not: no others come in their places.
         shown = self._history.shown
-        amounts = with_rounding(expected | shown, tolerances_of(self.family))
-        return lacks_rows(expected, shown.elements(), amounts)
+        rounded = with_rounding(expected | shown, self.family.comparisons)
+        return lacks_rows(expected, shown.elements(), rounded)
 
     def _worked_seconds(self) -> float:
         return 0.0 if self._process is None else self._process.worked_seconds()

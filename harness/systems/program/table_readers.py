@@ -1,4 +1,4 @@
-"""Outputs that a reader of their format shows: a command, Parquet, tables of Delta Lake and of Iceberg.
+"""Outputs that a reader of their format shows: a command, Parquet, objects, tables of Delta Lake and Iceberg.
 
 The rules this module lives by:
 
@@ -12,26 +12,29 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+import io
 import subprocess
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from onceproof.engine.extras import DELTA, ICEBERG, PARQUET, require
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.program_ends import Output
 from onceproof.harness.model.program_file import filled
-from onceproof.harness.systems.program.line_formats import UNREADABLE, row_of
-from onceproof.harness.systems.program.outputs import ProgramOutput, visible_files
+from onceproof.harness.systems.program.history import Left
+from onceproof.harness.systems.program.line_formats import UNREADABLE, row_of, row_or_line_of
+from onceproof.harness.systems.program.outputs import HALF_ROW, ProgramOutput, is_visible, visible_files
 from onceproof.harness.systems.program.trial_end import TrialEnd
 from onceproof.harness.systems.program.user_commands import CannotStart, how_it_failed, run_command
 
+_PARQUET: Final = ".parquet"
 _RESTS: Final = 2.0
 """How many times as long as a read the pause after it is."""
 _LONGEST_REST_SECONDS: Final = 3.0
@@ -129,54 +132,98 @@ class CommandOutput(SnapshotOutput):
         return rows
 
 
-class ParquetOutput(SnapshotOutput):
+class ListedOutput(SnapshotOutput):
+    """The rows of listed files, of which the listing is the same before and after they are read."""
+
+    def __init__(self, end: TrialEnd[Output]) -> None:
+        super().__init__(end)
+        self._known: dict[tuple[str, Hashable], list[Row]] = {}
+        """By file, and what changes with its content, its rows."""
+        self._half: list[str] = []
+
+    @abstractmethod
+    def listing(self) -> list[tuple[str, Hashable]]:
+        """Return the names of all files below ``{output}``, each with what changes with its content."""
+
+    @abstractmethod
+    def rows_in(self, name: str) -> list[Row] | None:
+        """Return the rows of a file; None if it is not whole."""
+
+    def read(self) -> list[Row]:
+        while True:
+            files = self.listing()
+            rows, half = [], []
+            for file in files:
+                if file not in self._known:
+                    found = self.rows_in(file[0])
+                    if found is None:
+                        half.append(f"{file[0]}: no footer")
+                        continue
+                    self._known[file] = found
+                rows += self._known[file]
+            # A compaction that took place meanwhile would show rows of both sides of it.
+            if files == self.listing():
+                self._half = half
+                return rows
+
+    def left_behind(self, *, has_ended: bool) -> list[Left]:
+        return [(HALF_ROW, place, True) for place in self._half]
+
+
+class ParquetOutput(ListedOutput):
     """The rows of the Parquet files below a folder; a file without its footer is not there yet."""
 
     def __init__(self, end: TrialEnd[Output]) -> None:
         require(f"{end.place}.kind 'parquet'", PARQUET)
         import_module("pyarrow.parquet")
         super().__init__(end)
-        self._known: dict[tuple[str, int, int], list[Row]] = {}
-        """By file, length and time of change, its rows."""
-        self._half: list[str] = []
 
-    def read(self) -> list[Row]:
-        while True:
-            files = list(self._files())
-            rows, half = [], []
-            for path, length, changed_at in files:
-                file = (str(path), length, changed_at)
-                if file not in self._known:
-                    found = self._rows_of(path)
-                    if found is None:
-                        half.append(f"{path.relative_to(self.end.folder)}: no footer")
-                        continue
-                    self._known[file] = found
-                rows += self._known[file]
-            # A compaction that took place meanwhile would show rows of both sides of it.
-            if files == list(self._files()):
-                self._half = half
-                return rows
-
-    def half_rows(self) -> list[str]:
-        return self._half
-
-    def _files(self) -> Iterator[tuple[Path, int, int]]:
+    def listing(self) -> list[tuple[str, Hashable]]:
+        found: list[tuple[str, Hashable]] = []
         for path in visible_files(self.end.folder, self.end.file.pattern):
             with suppress(FileNotFoundError):
-                found = path.stat()
                 if path.is_file():
-                    yield path, found.st_size, found.st_mtime_ns
+                    about = path.stat()
+                    name = str(path.relative_to(self.end.folder))
+                    found.append((name, (about.st_size, about.st_mtime_ns)))
+        return found
 
-    def _rows_of(self, path: Path) -> list[Row] | None:
-        import pyarrow
-        import pyarrow.parquet
+    def rows_in(self, name: str) -> list[Row] | None:
+        return _rows_of_parquet(self.end.folder / name, self.end)
+
+
+class ObjectsOutput(ListedOutput):
+    """The rows of the objects below an address: lines, or Parquet where the name says so."""
+
+    def __init__(self, end: TrialEnd[Output]) -> None:
+        from onceproof.harness.systems.process.object_io import StoreReader
+
+        super().__init__(end)
+        assert end.objects is not None, "the trial has a place in the store"
+        self._folder = end.folder.name
+        self._below = f"{end.objects.prefix}/{self._folder}/"
+        self.address = f"s3://{end.objects.bucket}/{self._below}".rstrip("/")
+        self._store = StoreReader(end.objects)
+        self._row_of = row_or_line_of(end.columns, end.file.format)
+
+    def listing(self) -> list[tuple[str, Hashable]]:
+        listed = self._store.ask(lambda: self._store.objects(self._folder))
+        names = [(each.key.removeprefix(self._below), each.identity) for each in listed]
+        return [each for each in sorted(names) if is_visible(each[0], self.end.file.pattern)]
+
+    def rows_in(self, name: str) -> list[Row] | None:
+        from botocore.exceptions import ClientError
 
         try:
-            # `read_table` would add columns for folders named as NAME=VALUE.
-            return _rows_of(pyarrow.parquet.ParquetFile(path).read(), self.end)
-        except (pyarrow.ArrowInvalid, OSError):
-            return None
+            content = self._store.ask(lambda: self._store.content(f"{self._below}{name}"))
+        except ClientError as error:
+            # It was deleted since it was listed.
+            raise _failed(error) from None
+        if name.endswith(_PARQUET):
+            require(f"{self.end.place}: {name}", PARQUET)
+            return _rows_of_parquet(io.BytesIO(content), self.end)
+        lines = content.decode(errors="replace").splitlines()
+        return [self._row_of(line) for line in lines if line.strip()]
 
 
 class DeltaOutput(SnapshotOutput):
@@ -257,6 +304,18 @@ def _rows_of(table: Any, end: TrialEnd[Output]) -> list[Row]:
                 f" {', '.join(table.column_names)}"
             )
     return [tuple([as_tuple(row[name]) for name in names]) for row in table.select(names).to_pylist()]
+
+
+def _rows_of_parquet(file: Path | IO[bytes], end: TrialEnd[Output]) -> list[Row] | None:
+    """Return the rows of a file of Parquet; None if it has no footer."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        # `read_table` would add columns for folders named as NAME=VALUE.
+        return _rows_of(pyarrow.parquet.ParquetFile(file).read(), end)
+    except (pyarrow.ArrowInvalid, OSError):
+        return None
 
 
 def _failed(error: Exception) -> ReaderFailed:

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.generation.program_faults import with_program_faults
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.program_ends import OF_TRANSACTIONS, PREPARED_MARK
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.scenario import check, from_json, to_json
 from tests.harness.systems.program.programs import MEASURED
 
-GOLDEN = "2450b3c4ef7bb68d"
+GOLDEN = "50b362f110b1c0ce"
 FILE = """
 [program]
 command = ["job", "{input}", "{parallelism}"]
@@ -76,7 +77,7 @@ def test_every_kind_that_strikes_a_program_is_drawn_at_points_it_passes(family: 
     }
     assert min(kinds.values()) > 5, kinds
     assert {fault.point for fault in faults} == {"element", "committed", "restored", "completed", "mark"}
-    assert {fault.mark for fault in faults} == {"", "spilled"}
+    assert {fault.mark for fault in faults} == {"", "spilled", *OF_TRANSACTIONS}
     assert {fault.task for fault in faults if fault.kind == "kill_task"} == {"worker"}
     assert {fault.server for fault in faults} == {"", "kafka", "postgres"}
     assert any(fault.rescale_to for fault in faults)
@@ -85,6 +86,16 @@ def test_every_kind_that_strikes_a_program_is_drawn_at_points_it_passes(family: 
     assert 0 <= min(fault.delay for fault in own) < max(fault.delay for fault in own) <= 300
     assert {scenario.parallelism for scenario in scenarios} == {1, 2, 3}
     assert 40 < sum(bool(scenario.asked) for scenario in scenarios) < 150
+
+
+def test_only_transactions_that_the_control_run_has_seen_are_points_of_faults(family: ProgramFamily) -> None:
+    seen = replace(MEASURED, marks=(PREPARED_MARK,))
+    faults = [
+        fault
+        for seed in range(60)
+        for fault in with_program_faults(family, generate(family, seed), seen).faults
+    ]
+    assert {fault.mark for fault in faults} == {"", "spilled", PREPARED_MARK}
 
 
 def test_a_plain_program_is_only_killed_paused_and_stopped(tmp_path: Path) -> None:

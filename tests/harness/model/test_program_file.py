@@ -236,6 +236,16 @@ def test_a_job_of_flink_is_a_program_whose_parts_and_marks_are_those_of_a_cluste
         ),
         ("[flink]", '[flink]\nclas = "Sum"', r"unknown field flink\.clas; did you mean class"),
         (
+            '[input]\nkind = "files"',
+            '[input]\nkind = "socket"\nconnects = "harness"',
+            r"input\.connects: a job of Flink connects to its socket: leave this out, and use \{input\}",
+        ),
+        (
+            '[output]\nkind = "files"',
+            '[output]\nkind = "stdout"',
+            r"output\.kind: a job of Flink runs in a cluster, which has no standard output",
+        ),
+        (
             "[flink]",
             '[flink]\narguments = ["{inptu}"]',
             r"arguments\[0\]: \{inptu\} stands for nothing",

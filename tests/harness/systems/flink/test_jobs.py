@@ -83,6 +83,21 @@ class PlayedCluster:
         self.is_alive = False
 
 
+class Follower:
+    """Knows of the kills of a pool, and is asked to follow checkpoints."""
+
+    def __init__(self, pool: PlayedPool) -> None:
+        self._pool = pool
+        self.completed: list[tuple[int, dict[str, int]]] = []
+
+    @property
+    def was_struck(self) -> bool:
+        return "all" in self._pool.current.killed
+
+    def checkpoint_completed(self, checkpoint: int, cut: dict[str, int]) -> None:
+        self.completed.append((checkpoint, cut))
+
+
 class PlayedPool:
     """Has one cluster, which never dies for good."""
 
@@ -119,7 +134,7 @@ def trial(tmp_path: Path, pool: PlayedPool) -> JobTrial:
 def trial_of(pool: PlayedPool, folder: Path, *jobs: FlinkJob) -> JobTrial:
     versions = [JobVersion(folder / "sum.toml", job) for job in jobs]
     clusters: Any = SimpleNamespace(pool=lambda job: pool.asked_for.append(job) or pool)
-    return JobTrial(versions, clusters, lambda: bool(pool.current.killed.count("all")))
+    return JobTrial(versions, clusters, Follower(pool), {"in": ("words-0", "words-1")})
 
 
 def started(trial: JobTrial, pool: PlayedPool) -> JobProcess:
@@ -183,6 +198,28 @@ def test_after_a_stop_the_job_goes_on_from_its_savepoint(trial, pool, tmp_path):
     pool.current.state = "RUNNING"
     started(trial, pool)
     assert pool.current.orders()[1]["savepointPath"] == pool.current.savepoint
+
+
+def test_complete_checkpoints_are_followed_with_their_cuts(trial, pool, tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "_SECONDS_BETWEEN_REQUESTS", 0.0)
+
+    def split(partition: int, offset: int) -> bytes:
+        return b"\0\2in" + struct.pack(">iqq", partition, offset, -(2**63))
+
+    process = started(trial, pool)
+    # What the enumerator knows of a partition that has been given to a reader says less.
+    others = b"\0\2in" + struct.pack(">iiqq", 0, 1, 0, 0) + split(1, -2)
+    for number, states in ((1, split(0, -2)), (2, split(0, 3) + others + split(1, 4))):
+        with (checkpoint(pool, "job1", number) / "_metadata").open("ab") as file:
+            file.write(states)
+        process.new_lines()
+        process.new_lines()
+    assert trial.follower.completed == [(1, {"words-0": 0, "words-1": 0}), (2, {"words-0": 3, "words-1": 4})]
+    savepoint = checkpoint(pool, "stops", 3)
+    pool.current.savepoint = savepoint.as_uri()
+    process.stop(1)
+    assert trial.follower.completed[2:] == [(3, {"words-0": 0, "words-1": 0})]
+    assert (trial.checkpoint, trial.restored) == (3, savepoint)
 
 
 def test_a_stop_that_fails_cancels_the_job_which_goes_on_from_its_checkpoint(trial, pool):

@@ -8,16 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED
+from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED, LOGGED, ROWS_FOUND
+from onceproof.harness.model.program_ends import Output
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.object_store_server import ObjectStoreServer
 from onceproof.harness.services.postgres_server import PostgresServer
+from onceproof.harness.systems.process.kafka_clients import writer_settings
 from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
 from onceproof.harness.systems.program.ends import ProgramServers
+from onceproof.harness.systems.program.outputs import OutputTopic
 from onceproof.harness.systems.program.system import CommandSystem
+from onceproof.harness.systems.program.trial_end import TrialEnd
 from tests.harness.systems.program.programs import events_of, measured, program, tried
 
 pytestmark = pytest.mark.local_kill
@@ -158,6 +163,31 @@ DOWNLOADS = (
         time.sleep(0.02)
 """
 )
+UPLOADS = """
+    import sys, time
+    from botocore.session import Session
+    given = sys.argv[1] + "/numbers.jsonl"
+    bucket, _, prefix = sys.argv[2].removeprefix("s3://").partition("/")
+    client = Session().create_client("s3")
+    done = len(client.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", []))
+    while True:
+        for line in [line for line in open(given) if line.endswith("\\n")][done:]:
+            name = f"{prefix}/day=1/NAME.jsonl"
+            client.put_object(Bucket=bucket, Key=name, Body=line.encode())
+            done += 1
+        time.sleep(0.01)
+"""
+"""Makes an object of each line; what stands for NAME decides whether it may come twice."""
+INTO_OBJECTS = """
+[input]
+kind = "files"
+[output]
+kind = "s3"
+pattern = "**/*.jsonl"
+[done]
+quiet_seconds = 300
+most_seconds = 600
+"""
 INTO_FILES = """
 [output]
 kind = "files"
@@ -323,6 +353,88 @@ def test_rows_that_are_committed_before_progress_are_repeated(
     assert verdict.signature == ("exactly_once", "duplicated")
 
 
+@pytest.mark.parametrize("mark", ["transaction_open", "transaction_committing"])
+def test_a_kill_at_a_transaction_strikes_before_its_next_message(
+    postgres: CommandSystem, tmp_path: Path, mark: str
+) -> None:
+    kill = Fault("kill_process", "mark", mark=mark)
+    path = loader(tmp_path, "pass")
+    measured(path, postgres)
+    assert postgres.measured[str(path)].marks == ("transaction_open", "transaction_committing")
+    history, verdict = tried(path, postgres, faults=(kill,))
+    assert verdict.passed, verdict.violations
+    kinds = [kind for _, kind, _, _ in history.events]
+    assert kinds.index(FAULT_FIRED) < kinds.index(ROWS_FOUND)
+    assert kinds.count(ATTEMPT_STARTED) == 2
+
+
+PREPARES = """
+    import json, sys, time
+    import psycopg
+    given = sys.argv[1] + "/numbers.jsonl"
+    with psycopg.connect(sys.argv[3], autocommit=True) as connection:
+        AFTER
+        [(done,)] = connection.execute("SELECT count(*) FROM numbers").fetchall()
+        while True:
+            for line in [line for line in open(given) if line.endswith("\\n")][done:]:
+                connection.execute("BEGIN")
+                connection.execute("INSERT INTO numbers VALUES (%s)", [json.loads(line)["id"]])
+                connection.execute(f"PREPARE TRANSACTION 'row-{done}'")
+                connection.execute(f"COMMIT PREPARED 'row-{done}'")
+                done += 1
+            time.sleep(0.01)
+"""
+"""Commits each row in two phases; what stands for AFTER decides what becomes of one that was prepared."""
+COMMITS = """for name, in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+            connection.execute(f"COMMIT PREPARED '{name}'")"""
+
+
+@pytest.mark.parametrize(("after", "found"), [(COMMITS, []), ("pass", ["job failed"])])
+def test_a_transaction_that_is_prepared_outlives_a_kill(
+    postgres: CommandSystem, tmp_path: Path, after: str, found: list[str]
+) -> None:
+    path = with_server(program(tmp_path, PREPARES.replace("AFTER", after), TABLES), "postgres")
+    kill = Fault("kill_process", "mark", occurrence=3, mark="transaction_prepared")
+    measured(path, postgres)
+    history, verdict = tried(path, postgres, faults=(kill,))
+    assert [each.anomaly for each in verdict.violations] == found
+    assert len(events_of(history, FAULT_FIRED)) == 1
+    left = [subject for subject, _ in events_of(history, LOGGED)]
+    assert left == (["prepared transaction: row-2"] if found else [])
+
+
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_a_transaction_that_stays_open_is_found_in_its_topic(
+    kafka_broker: KafkaBroker, tmp_path: Path, has_ended: bool
+) -> None:
+    trial = TrialKafka(kafka_broker)
+    with trial.own_topics({"output": 2}, {}) as own:
+        topic, folder = own.names["output"], tmp_path / "output"
+        end = TrialEnd(
+            *(Output("kafka"), "job.toml: output", tmp_path, folder, {"id": ""}, {}),
+            server=own.servers,
+            topic=topic,
+        )
+        output = OutputTopic(end)
+        producer = Producer({**writer_settings(own.servers), "transactional.id": topic})
+        producer.init_transactions()
+        producer.begin_transaction()
+        for partition in (0, 1):
+            producer.produce(topic, b'{"id": 1}', partition=partition)
+        producer.commit_transaction()
+        assert output.left_behind(has_ended=has_ended) == []
+        producer.begin_transaction()
+        producer.produce(topic, b'{"id": 2}', partition=1)
+        producer.flush()
+        # A row and the marker of its commit stand before it.
+        assert output.left_behind(has_ended=has_ended) == [
+            ("open transaction", f"in {topic}-1, from offset 2", has_ended)
+        ]
+        producer.abort_transaction()
+        output.close()
+    trial.close()
+
+
 @pytest.mark.parametrize(
     ("before", "after", "line"),
     [
@@ -370,3 +482,19 @@ def test_records_are_objects_of_a_store(s3: CommandSystem, tmp_path: Path) -> No
     path = with_server(program(tmp_path, DOWNLOADS, GIVEN_OBJECTS), "s3")
     _, verdict = tried(path, s3, faults=(kill,))
     assert verdict.passed, verdict.violations
+
+
+def test_rows_are_lines_of_objects_below_an_address(s3: CommandSystem, tmp_path: Path) -> None:
+    path = program(tmp_path, UPLOADS.replace("NAME", "{done:06}"), INTO_OBJECTS)
+    measured(path, s3)
+    history, verdict = tried(path, s3, faults=(Fault("kill_process", "committed", occurrence=2),))
+    assert verdict.passed, verdict.violations
+    assert len(events_of(history, ATTEMPT_STARTED)) == 2
+    # A start that counts no objects makes them again. The first one waits for its kill after two.
+    waits = "time.sleep(0 if done < 2 or os.path.exists('second') else 600)"
+    text = UPLOADS.replace("NAME", "{done}-{time.time_ns()}").replace("import sys", "import os, sys")
+    text = text.replace("done = len(", "done = 0 * len(").replace("done += 1", f"done += 1; {waits}")
+    restart = '[hooks]\nbefore_restart = ["touch", "second"]\n'
+    program(tmp_path, text, INTO_OBJECTS + restart)
+    _, verdict = tried(path, s3, faults=(Fault("kill_process", "committed", occurrence=2),))
+    assert verdict.signature == ("exactly_once", "duplicated")

@@ -25,7 +25,7 @@ from onceproof.harness.model.history import (
     TASK_FAILED,
 )
 from onceproof.harness.model.history import KILL as KILL_BETWEEN
-from onceproof.harness.model.program_file import BYTES_MARK
+from onceproof.harness.model.program_ends import BYTES_MARK
 from onceproof.harness.model.scenario import Fault, Operation
 from onceproof.harness.systems.program.preparation import prepare
 from onceproof.harness.systems.program.system import CommandSystem

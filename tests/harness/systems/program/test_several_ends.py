@@ -114,9 +114,53 @@ def test_the_same_rows_fail_where_the_output_promises_exactly_once(tmp_path: Pat
     assert "logged" in str(verdict.violations[0].witness)
 
 
+OF_TWO = """
+    import json, sys, time
+    given, kept, logged = open(sys.argv[1] + "/orders.jsonl"), *sys.argv[3:]
+    held = []
+    while line := given.readline() or time.sleep(0.005) or "-":
+        held += [json.loads(line)["id"]] if line != "-" else []
+        while len(held) > 1:
+            for folder, numbers in ((kept, [held[1], held[0]]), (logged, held[:2])):
+                with open(folder + "/rows.jsonl", "a") as file:
+                    file.writelines([json.dumps({"id": n * 0.1, "key": "o"}) + "\\n" for n in numbers])
+            del held[:2]
+"""
+"""Swaps two records in one output of two, and gives tenths that are rounded."""
+
+
+@pytest.mark.parametrize(
+    ("kept", "logged", "found"),
+    [
+        ("tolerance = { id = 1e-9 }", "tolerance = { id = 1e-9 }\nordered_by = {}", []),
+        ("tolerance = { id = 1e-9 }\nordered_by = {}", "tolerance = { id = 1e-9 }", ["out of order"]),
+        ("tolerance = { id = 1e-9 }", "ordered_by = { key = ['key'] }", ["near miss"]),
+    ],
+)
+def test_each_output_has_its_own_tolerance_and_order(
+    tmp_path: Path, kept: str, logged: str, found: list[str]
+) -> None:
+    ends = ENDS.replace('columns = ["id"]', f'columns = ["id"]\n{kept}')
+    ends = ends.replace('promise = "at_least_once"', logged)
+    path = sorter(tmp_path, OF_TWO, ends)
+    oracle = ORACLE.replace("values = [value", "values = [(value[0] / 10, value[1])")
+    (tmp_path / "oracle.py").write_text(oracle.replace("id BIGINT", "id DOUBLE"))
+    _, verdict = tried(path, records={"orders": SPLITS["orders"], "payments-0": []})
+    assert [each.anomaly for each in verdict.violations] == found
+    if found == ["out of order"]:
+        assert "kept" in str(verdict.violations[0].witness)
+    if found == ["near miss"]:
+        assert verdict.violations[0].witness["differences"].keys() == {"id"}
+
+
 @pytest.mark.parametrize(
     ("before", "after", "line"),
     [
+        (
+            "def generate",
+            "options = __import__('onceproof').FamilyOptions(tolerance={'id': 0.1})\ndef generate",
+            r"oracle\.py: several outputs: tolerance and ordered_by belong to each \[\[output\]\]",
+        ),
         (
             'return {"kept":',
             'return {"held":',
@@ -151,6 +195,20 @@ def test_without_an_oracle_each_input_has_a_split_and_each_output_all(tmp_path: 
     rows = family.expected(records, NOTHING_DECLARED)
     numbers = [value[0] for split in records.values() for _, value in split]
     assert sorted(rows) == sorted([(name, number) for name in ("kept", "logged") for number in numbers])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("ordered_by = {}", r"ordered_by: records of several inputs have an order by key only, or by an or"),
+        ("tolerance = { ids = 0.1 }", r"output\.kept\.tolerance: no column 'ids'; did you mean id\?"),
+    ],
+)
+def test_a_comparison_that_does_not_fit_its_output_is_one_line(tmp_path: Path, text: str, line: str) -> None:
+    path = sorter(tmp_path, ends=ENDS.replace('columns = ["id"]', f'columns = ["id"]\n{text}'))
+    path.write_text(path.read_text().replace('oracle = "oracle.py"', ""))
+    with pytest.raises(FamilyError, match=line):
+        load_family(str(path))
 
 
 def test_columns_of_the_default_oracle_have_other_names(tmp_path: Path) -> None:

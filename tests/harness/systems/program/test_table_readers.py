@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.history import ROWS_FOUND
+from onceproof.harness.model.history import ROWS_FOUND, Row
 from onceproof.harness.model.program_ends import Output
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.program.table_readers import IcebergOutput
+from onceproof.harness.services.object_store_server import ObjectStoreServer
+from onceproof.harness.systems.process.object_io import StoreReader
+from onceproof.harness.systems.process.trial_servers import TrialObjectStore
+from onceproof.harness.systems.program.table_readers import IcebergOutput, ObjectsOutput
 from onceproof.harness.systems.program.trial_end import TrialEnd
 from tests.harness.systems.program.programs import RECORDS, events_of, program, tried
 
@@ -192,3 +198,44 @@ def test_a_column_that_a_table_lacks_is_one_line(tmp_path: Path) -> None:
         FamilyError, match=r"output\.columns: the output has no column 'number'; there are id"
     ):
         tried(path, records={"numbers": RECORDS["numbers"][:1]})
+
+
+def test_objects_are_rows_of_one_listing_by_pattern_and_name(
+    object_store_server: ObjectStoreServer, tmp_path: Path
+) -> None:
+    store = TrialObjectStore(object_store_server)
+    with store.place() as objects:
+        output = Output("s3", pattern="**/day=*/*")
+        end = TrialEnd(
+            output, "job.toml: output", tmp_path, tmp_path / "output", {"id": ""}, {}, objects=objects
+        )
+        reader = ObjectsOutput(end)
+        assert reader.address.startswith(f"s3://{objects.bucket}/")
+        puts = StoreReader(objects)
+        parquet = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table({"id": [3], "key": ["k"]}), parquet)
+        puts.put("output", "day=1/a.jsonl", b'{"id": 1}\n\n{"id": 2}\n')
+        puts.put("output", "day=1/b.parquet", parquet.getvalue())
+        for hidden in ("day=1/_SUCCESS", "_tmp/day=1/a.jsonl", "other.jsonl"):
+            puts.put("output", hidden, b"none\n")
+        puts.put("output-2", "day=1/a.jsonl", b'{"id": 9}\n')
+        assert reader.read() == [(1,), (2,), (3,)]
+        puts.put("output", "day=1/c.jsonl", b'{"id": 4}\n')
+        read = reader.rows_in
+
+        def compacted_meanwhile(name: str) -> list[Row] | None:
+            rows = read(name)
+            reader.rows_in = read  # type: ignore[method-assign]
+            puts.put("output", "day=1/a.jsonl", b'{"id": 1}\n{"id": 2}\n{"id": 4}\n')
+            puts.put("output", "day=1/c.jsonl", b"")
+            return rows
+
+        reader.rows_in = compacted_meanwhile  # type: ignore[method-assign]
+        assert reader.read() == [(1,), (2,), (4,), (3,)]
+        puts.put("output", "day=1/d.parquet", b"PAR1")
+        reader.read()
+        assert reader.left_behind(has_ended=False) == [
+            ("line without an end", "day=1/d.parquet: no footer", True)
+        ]
+        reader.close()
+    store.close()
