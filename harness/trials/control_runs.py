@@ -80,6 +80,8 @@ def _paragraph(
     yield f"{records} gave {rows}; the oracle expects {expected.total():,}."
     yield from _rows(expected - shown, "missing")
     yield from _rows(shown - expected, "not expected")
+    if shown:
+        yield "If the oracle is right, the program is wrong without any fault."
 
 
 def _rows(rows: Counter[Row], what: str) -> Iterator[str]:

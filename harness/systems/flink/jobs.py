@@ -138,18 +138,18 @@ class JobTrial:
         """Submit the job, which goes on where it was; ``values`` fill the placeholders."""
         return JobProcess(self, self.clusters.pool(self.versions[0].job), values, log)
 
-    def complete(self, folder: Path) -> bool:
+    def complete(self, folder: Path) -> None:
         """Note a checkpoint or savepoint if it is complete, from which the next start goes on."""
         if folder in self.read:
-            return True
+            return
         with suppress(OSError):
             content = (folder / METADATA).read_bytes()
             if (metadata := read_metadata(content, {})) is not None:
                 self.read.add(folder)
-                self.restored, self.checkpoint = folder, metadata.checkpoint
-                self.follower.checkpoint_completed(metadata.checkpoint, topics_cut(content, self.partitions))
-                return True
-        return False
+                if self.checkpoint is None or self.checkpoint < metadata.checkpoint:
+                    self.restored, self.checkpoint = folder, metadata.checkpoint
+                    cut = topics_cut(content, self.partitions)
+                    self.follower.checkpoint_completed(metadata.checkpoint, cut)
 
     def stopped(self, savepoint: Path) -> None:
         """Note that the job has stopped with a savepoint, from which its next version goes on."""

@@ -6,7 +6,8 @@ Rules:
   alone that does not fit its version or the jars.
 - The control run makes it anew as it ends, because the program may have been built again. A run that is
   killed, or a Java that cannot make one, leaves none: the program then starts as slowly as ever.
-- Only a command that begins with ``{java}`` has one; the options of the file come later and win.
+- Each process whose command begins with ``{java}`` has one; the options of the file come later and win.
+  Processes with the same command share it, and the first of them makes it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.harness.model.program_family import ProgramFamily
+from onceproof.harness.model.program_processes import Process
 from onceproof.harness.services.service import user_cache
 
 _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
@@ -24,33 +26,33 @@ _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
 
 
-def with_archive(family: ProgramFamily, words: list[str], *, makes: bool) -> list[str]:
-    """Return a command with the options that use the archive of a program, or make it at the end."""
-    archive = _archive_of(family)
+def with_archive(family: ProgramFamily, process: Process, words: list[str], *, makes: bool) -> list[str]:
+    """Return the command of a process with the options that use its archive, or make it at the end."""
+    archive = _archive_of(family, process)
     if archive is None:
         return words
     options = [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive.is_file() else []
     if makes:
-        options = [f"-XX:ArchiveClassesAtExit={_unfinished(archive)}"]
+        alike = [each.name for each in family.file.processes if each.command == process.command]
+        is_first = process.name == alike[0]
+        options = [f"-XX:ArchiveClassesAtExit={_unfinished(archive)}"] if is_first else []
     return [words[0], _QUICK, *options, *_QUIET, *words[1:]]
 
 
 def keep_new(family: ProgramFamily) -> None:
-    """Put a new archive in the place of an earlier one."""
-    archive = _archive_of(family)
-    if archive is None:
-        return
-    archive.unlink(missing_ok=True)
-    if _unfinished(archive).is_file():
-        _unfinished(archive).replace(archive)
+    """Put new archives in the places of earlier ones."""
+    for archive in {_archive_of(family, process) for process in family.file.processes} - {None}:
+        assert archive is not None, "the others are left out"
+        archive.unlink(missing_ok=True)
+        if _unfinished(archive).is_file():
+            _unfinished(archive).replace(archive)
 
 
-def _archive_of(family: ProgramFamily) -> Path | None:
-    """Return where the archive of a program is, or is to be; None if it has none."""
-    words = family.file.program.command
-    if words[:1] != ("{java}",):
+def _archive_of(family: ProgramFamily, process: Process) -> Path | None:
+    """Return where the archive of a process is, or is to be; None if it has none."""
+    if process.command[:1] != ("{java}",):
         return None
-    named = "\n".join((str(family.path.absolute()), *words))
+    named = "\n".join((str(family.path.absolute()), *process.command))
     folder = user_cache() / "java-classes"
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{hashlib.blake2b(named.encode(), digest_size=12).hexdigest()}.jsa"

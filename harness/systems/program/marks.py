@@ -8,7 +8,8 @@ Rules:
 - The broker keeps the states of transactions in a topic of its own. A transaction counts once, when the
   broker writes down that it writes to the output topic, and that it is to be committed.
 - PostgreSQL shows the state of transactions in its answers, which pass through the proxy of the program. What
-  passes a mark is held up until the harness has looked and struck, so a kill without a delay comes before it.
+  passes a mark is held up while a fault waits for it, until the harness has looked and struck. So a kill
+  without a delay comes before the next message.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _PLACE_OF_STATE: Final = 16
 _ONGOING: Final = 1
 _PREPARE_COMMIT: Final = 2
 _MOST_MESSAGES: Final = 100
-_SECONDS_TO_LIST: Final = 5.0
+_SECONDS_TO_LIST: Final = 30.0
+_MOST_SECONDS_HELD: Final = 5.0
+"""While a program is asked to end, the harness does not look."""
 
 
 class MarkWatch(ABC):
@@ -131,10 +134,16 @@ class KafkaTransactions(MarkWatch):
 
 
 class PostgresTransactions(MarkWatch):
-    """The transactions that write to a database, by the connections of the program's proxy."""
+    """The transactions that write to a database, by the connections of the program's proxy.
 
-    def __init__(self, server: StruckServer) -> None:
+    Args:
+        server: with the proxy.
+        waits_for: returns whether a fault waits for a mark; its connection is then held up.
+    """
+
+    def __init__(self, server: StruckServer, waits_for: Callable[[str], bool]) -> None:
         self._server = server
+        self._waits_for = waits_for
         self._lock = threading.Lock()
         self._new: list[tuple[str, threading.Event]] = []
         """Marks that were passed since the last look, each with what lets its connection go on."""
@@ -160,13 +169,15 @@ class PostgresTransactions(MarkWatch):
         self.passes()
 
     def _passed(self, mark: str) -> None:
-        """Note a mark, and hold its connection up until the harness has looked."""
+        """Note a mark, and hold its connection up until the harness has struck."""
         goes_on = threading.Event()
         with self._lock:
             if self._is_closed:
                 return
             self._new.append((mark, goes_on))
-        goes_on.wait()
+            is_held = self._waits_for(mark)
+        if is_held:
+            goes_on.wait(_MOST_SECONDS_HELD)
 
 
 def watches(
@@ -177,12 +188,11 @@ def watches(
     The control run waits for those of transactions, to learn whether there are any.
     """
     found: list[MarkWatch] = []
-    if is_control:
-        waits_for = OF_TRANSACTIONS.__contains__
-    if waits_for(BYTES_MARK):
+    asks = OF_TRANSACTIONS.__contains__ if is_control else waits_for
+    if asks(BYTES_MARK):
         found.append(WrittenBytes(folder))
-    if ends.topics and any(map(waits_for, TRANSACTION_MARKS["kafka"])):
+    if ends.topics and any(map(asks, TRANSACTION_MARKS["kafka"])):
         found.append(KafkaTransactions(ends.broker, ends.topics))
-    if ends.database is not None and any(map(waits_for, TRANSACTION_MARKS["postgres"])):
-        found.append(PostgresTransactions(ends.database))
+    if ends.database is not None and any(map(asks, TRANSACTION_MARKS["postgres"])):
+        found.append(PostgresTransactions(ends.database, waits_for))
     return found

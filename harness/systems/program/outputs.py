@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import Row, Stand, as_tuple
@@ -30,6 +30,9 @@ from onceproof.harness.systems.program.line_formats import row_or_line_of
 from onceproof.harness.systems.program.message_formats import message_row_of
 from onceproof.harness.systems.program.trial_end import TrialEnd
 
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
 HALF_ROW: Final = "line without an end"
 OPEN_TRANSACTION: Final = "open transaction"
 PREPARED_TRANSACTION: Final = "prepared transaction"
@@ -38,6 +41,8 @@ _HIDDEN: Final = (".", "_")
 _MOST_MESSAGES: Final = 1000
 _SECONDS_TO_LIST: Final = 5.0
 _SECONDS_FOR_THE_REST: Final = 0.5
+_SECONDS_TO_END: Final = 15.0
+_SECONDS_BETWEEN_LOOKS: Final = 0.1
 
 
 class ProgramOutput(ABC):
@@ -213,30 +218,34 @@ class OutputTopic(ProgramOutput):
     def left_behind(self, *, has_ended: bool) -> list[Left]:
         from confluent_kafka import Consumer, KafkaException
 
-        settings = {
-            **reader_settings(self._server, f"{self.address}-end"),
-            "isolation.level": "read_uncommitted",
-        }
-        reader = Consumer(settings)
-        left: list[Left] = []
+        committed = reader_settings(self._server, f"{self.address}-end")
+        reader = Consumer({**committed, "isolation.level": "read_uncommitted"})
+        # The broker writes down the end of a transaction a moment after the program has learned of it.
+        deadline = time.monotonic() + (_SECONDS_TO_END if has_ended else 0.0)
         try:
-            for place in self._places:
-                stable, end = [
-                    each.get_watermark_offsets(place, timeout=_SECONDS_TO_LIST)[1]
-                    for each in (self._consumer, reader)
-                ]
-                if stable < end:
-                    where = f"in {place.topic}-{place.partition}, from offset {stable}"
-                    left.append((OPEN_TRANSACTION, where, has_ended))
+            while True:
+                left = list(self._open_transactions(reader))
+                if not left or time.monotonic() > deadline:
+                    return [(OPEN_TRANSACTION, where, has_ended) for where in left]
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
         except KafkaException:
             # The broker is away, which says nothing of transactions.
             return []
         finally:
             reader.close()
-        return left
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _open_transactions(self, reader: Consumer) -> Iterator[str]:
+        """Yield where transactions are open, behind which a reader of committed messages sees nothing."""
+        for place in self._places:
+            stable, end = [
+                each.get_watermark_offsets(place, timeout=_SECONDS_TO_LIST)[1]
+                for each in (self._consumer, reader)
+            ]
+            if stable < end:
+                yield f"in {place.topic}-{place.partition}, from offset {stable}"
 
     def _take(self, seconds: float) -> int:
         messages = self._consumer.consume(_MOST_MESSAGES, seconds)

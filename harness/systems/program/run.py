@@ -199,8 +199,7 @@ class ProgramRun:
             return self._job.start(values, self._log)
         resume = process.resume if starts > 1 else ()
         words = [filled(word, values) for word in (*process.command, *resume)]
-        if is_main:
-            words = with_archive(self.family, words, makes=self.measured is None)
+        words = with_archive(self.family, process, words, makes=self.measured is None)
         environment = {name: filled(text, values) for name, text in process.environment.items()}
         return ProgramProcess(
             words,

@@ -302,3 +302,17 @@ def test_a_job_that_stops_with_a_transaction_prepared_has_stopped_too_early(run:
     run.start("1.1").checkpoint(1, 2).commit().checkpoint(2, 6).commit("t0-1-1.1")
     run.history.job_stopped(run.tick())
     assert run.check(CHECKER) == [("stopped before its commits", "step 7")]
+
+
+@pytest.mark.parametrize(("restored", "found"), [(2, []), (1, [("stale restore", "attempt 2")])])
+def test_a_checkpoint_that_is_seen_from_outside_is_only_one_to_restore(
+    run: Run, restored: int, found: list[tuple[str, str]]
+) -> None:
+    history = run.history
+    history.attempt_started(run.tick(), "1", 1, None, outside=True)
+    for checkpoint in (1, 2):
+        # Its rows are not visible yet.
+        history.checkpoint_completed(run.tick(), checkpoint, "1", {"words": checkpoint}, (), outside=True)
+    history.attempt_started(run.tick(), "2", 1, restored, outside=True)
+    history.job_stopped(run.tick(), outside=True)
+    assert run.finish().check(CHECKER) == found

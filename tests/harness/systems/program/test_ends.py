@@ -8,21 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED, LOGGED, ROWS_FOUND
-from onceproof.harness.model.program_ends import Output
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.object_store_server import ObjectStoreServer
 from onceproof.harness.services.postgres_server import PostgresServer
-from onceproof.harness.systems.process.kafka_clients import writer_settings
 from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
 from onceproof.harness.systems.program.ends import ProgramServers
-from onceproof.harness.systems.program.outputs import OutputTopic
 from onceproof.harness.systems.program.system import CommandSystem
-from onceproof.harness.systems.program.trial_end import TrialEnd
 from tests.harness.systems.program.programs import events_of, measured, program, tried
 
 pytestmark = pytest.mark.local_kill
@@ -401,38 +396,6 @@ def test_a_transaction_that_is_prepared_outlives_a_kill(
     assert len(events_of(history, FAULT_FIRED)) == 1
     left = [subject for subject, _ in events_of(history, LOGGED)]
     assert left == (["prepared transaction: row-2"] if found else [])
-
-
-@pytest.mark.parametrize("has_ended", [True, False])
-def test_a_transaction_that_stays_open_is_found_in_its_topic(
-    kafka_broker: KafkaBroker, tmp_path: Path, has_ended: bool
-) -> None:
-    trial = TrialKafka(kafka_broker)
-    with trial.own_topics({"output": 2}, {}) as own:
-        topic, folder = own.names["output"], tmp_path / "output"
-        end = TrialEnd(
-            *(Output("kafka"), "job.toml: output", tmp_path, folder, {"id": ""}, {}),
-            server=own.servers,
-            topic=topic,
-        )
-        output = OutputTopic(end)
-        producer = Producer({**writer_settings(own.servers), "transactional.id": topic})
-        producer.init_transactions()
-        producer.begin_transaction()
-        for partition in (0, 1):
-            producer.produce(topic, b'{"id": 1}', partition=partition)
-        producer.commit_transaction()
-        assert output.left_behind(has_ended=has_ended) == []
-        producer.begin_transaction()
-        producer.produce(topic, b'{"id": 2}', partition=1)
-        producer.flush()
-        # A row and the marker of its commit stand before it.
-        assert output.left_behind(has_ended=has_ended) == [
-            ("open transaction", f"in {topic}-1, from offset 2", has_ended)
-        ]
-        producer.abort_transaction()
-        output.close()
-    trial.close()
 
 
 @pytest.mark.parametrize(

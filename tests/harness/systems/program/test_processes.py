@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from onceproof.harness.explanation.sentences import sentence_of
 from onceproof.harness.model.family import FamilyError
+from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import ATTEMPT_STARTED, FAULT_FIRED
+from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.program import own_faults
+from onceproof.harness.systems.program import java_classes, own_faults
 from tests.harness.systems.program.programs import FILES, REMEMBERS, events_of, program, tried
 
 pytestmark = pytest.mark.local_kill
@@ -137,3 +139,39 @@ def test_a_fault_of_the_users_own_that_never_works_is_one_line(
     path = program(tmp_path, REMEMBERS, FILES + text)
     with pytest.raises(FamilyError, match=r"job\.toml: fault 'cut': exit code 1: no such table"):
         tried(path, faults=(Fault("own_fault", "committed", name="cut"),))
+
+
+JAVA = """
+process = [
+  { name = "first", command = ["{java}", "-cp", "{here}", "Worker"] },
+  { name = "second", command = ["{java}", "-cp", "{here}", "Worker"] },
+  { name = "client", command = ["{python}", "client.py"] },
+]
+input = { kind = "files" }
+output = { kind = "files" }
+"""
+
+
+def test_processes_with_one_command_share_an_archive_of_java_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java_classes, "user_cache", lambda: tmp_path)
+    (tmp_path / "job.toml").write_text(JAVA, encoding="utf-8")
+    family = load_family(str(tmp_path / "job.toml"))
+    assert isinstance(family, ProgramFamily)
+
+    def archives(*, makes: bool) -> list[list[str]]:
+        commands = [
+            java_classes.with_archive(family, process, [*process.command], makes=makes)
+            for process in family.file.processes
+        ]
+        return [[word for word in words if "ArchiveFile" in word or "AtExit" in word] for words in commands]
+
+    assert archives(makes=False) == [[], [], []]
+    (made,), *others = archives(makes=True)
+    assert others == [[], []]
+    Path(made.removeprefix("-XX:ArchiveClassesAtExit=")).touch()
+    java_classes.keep_new(family)
+    (kept,) = (tmp_path / "java-classes").glob("*.jsa")
+    used = f"-XX:SharedArchiveFile={kept}"
+    assert archives(makes=False) == [[used], [used], []]
