@@ -1,7 +1,7 @@
 """A task of Celery that writes its number, acknowledged only when it has run (``acks_late``).
 
-The environment has the broker's address, the queue, the options of the transport as JSON, and where numbers go:
-a folder, or HOST:PORT/TOPIC of Kafka.
+The environment has the broker's address, the queue, the options of the transport as JSON, and where numbers
+go: a folder, or HOST:PORT/TOPIC of Kafka.
 """
 
 import json
