@@ -37,8 +37,8 @@ _TIMES_TO_MISS: Final = 10.0
 _LEAST_SECONDS_TO_MISS: Final = 3.0
 _LEAST_SECONDS_TO_COME_BACK: Final = 15.0
 """Clients of servers wait between their attempts to connect."""
-_LEAST_SECONDS_OF_A_GROUP: Final = 60.0
-"""A broker keeps the partitions of a consumer that was killed for a session: 45 s by default."""
+_SECONDS_OF_A_SESSION: Final = 45.0
+"""A broker may keep the partitions of a consumer that was killed for so long, which is the default."""
 _TIMES_OF_A_RUN: Final = 20.0
 _LEAST_SECONDS_OF_A_RUN: Final = 60.0
 _LEAST_SECONDS_TO_STOP: Final = 10.0
@@ -103,9 +103,8 @@ class Measured(msgspec.Struct, frozen=True):
         ``are_missing``: rows are known to be missing; else it is not known which ones are to come.
         """
         least = _LEAST_SECONDS_TO_COME_BACK if servers else _LEAST_SECONDS_TO_MISS
-        if KAFKA in servers and are_missing:
-            least = _LEAST_SECONDS_OF_A_GROUP
-        return max(least, _TIMES_TO_MISS * (self.first_row_seconds + self.settle_seconds))
+        seconds = max(least, _TIMES_TO_MISS * (self.first_row_seconds + self.settle_seconds))
+        return seconds + _SECONDS_OF_A_SESSION if KAFKA in servers and are_missing else seconds
 
     def seconds_of_run(self, starts: int) -> float:
         """Return after how long a run with so many starts is cut off, whatever happens in it."""

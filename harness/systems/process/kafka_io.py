@@ -57,7 +57,7 @@ TRANSACTION: Final = "transaction"
 """The header with the transactional id."""
 TIMEOUT_MS: Final = 600_000
 """No transaction times out: that would be a loss that the sink must report."""
-_SECONDS_TO_MAKE_TOPIC: Final = 30.0
+_SECONDS_TO_MAKE_TOPIC: Final = 120.0
 _SECONDS_BETWEEN_MAKES: Final = 0.05
 _encode: Final = msgspec.json.Encoder().encode
 _decoder: Final[msgspec.json.Decoder[InputRecord]] = msgspec.json.Decoder(InputRecord)
@@ -163,7 +163,7 @@ def make_topics(servers: str, partitions: dict[str, int]) -> None:
     """Make topics that do not exist, and return when the broker shows all their partitions.
 
     A producer drops a row for a partition that it is not shown yet. While the broker is away it is asked
-    again. Raises KafkaException.
+    again. Raises KafkaException, TimeoutError.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
@@ -185,9 +185,9 @@ def make_topics(servers: str, partitions: dict[str, int]) -> None:
                 return
             for made in (admin.create_topics(wanted) if wanted else {}).values():
                 made.result(_SECONDS_TO_MAKE_TOPIC)
-        except KafkaException as error:
+        except (KafkaException, TimeoutError) as error:
             # Another process of the job may have made it; or the broker was killed, and registers again.
-            made_before = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            made_before = error.args and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
             if not made_before and time.monotonic() > deadline:
                 raise
             time.sleep(_SECONDS_BETWEEN_MAKES)

@@ -36,7 +36,8 @@ from onceproof.harness.services.object_store_server import BUCKET, ObjectStoreSe
 from onceproof.harness.services.postgres_server import PostgresServer
 from onceproof.harness.services.service import LOOPBACK, ServiceError
 from onceproof.harness.systems.process.job_specification import TrialObjects, TrialTopics
-from onceproof.harness.systems.process.kafka_clients import writer_settings
+from onceproof.harness.systems.process.kafka_clients import client_settings, writer_settings
+from onceproof.harness.systems.process.kafka_groups import delete_groups
 from onceproof.harness.systems.process.server_strikes import ChangingTopic, MortalService, StruckServer
 
 Server = TypeVar("Server", bound=MortalService)
@@ -140,7 +141,10 @@ class TrialKafka(TrialServer[KafkaBroker]):
 
     @contextmanager
     def own_topics(self, partitions: Mapping[str, int], fixed: Mapping[str, str]) -> Iterator[OwnTopics]:
-        """Yield new topics with so many partitions each; they are deleted afterwards.
+        """Yield new topics with so many partitions each.
+
+        They are deleted afterwards, and so is what a program has made on the broker: topics of its states
+        and groups. Under the same names the next trial would find the states of this one.
 
         ``fixed`` are the names of those that have the same name in each trial.
         """
@@ -152,10 +156,12 @@ class TrialKafka(TrialServer[KafkaBroker]):
         if fixed:
             delete_topics(broker.address, set(fixed.values()).__contains__)
         make_topics(broker.address, {names[name]: count for name, count in partitions.items()})
+        others = topic_names(broker.address) - set(names.values())
         try:
             yield OwnTopics(broker.address, f"{LOOPBACK}:{struck.port}", names)
         finally:
-            delete_topics(broker.address, set(names.values()).__contains__)
+            delete_groups(broker.address)
+            delete_topics(broker.address, lambda name: name not in others and not name.startswith("__"))
 
     @contextmanager
     def topics(
@@ -218,12 +224,19 @@ class TrialKafka(TrialServer[KafkaBroker]):
         delete_topics(topics.servers, lambda name: name == topics.input_topic or topics.is_output(name))
 
 
+def topic_names(servers: str) -> set[str]:
+    """Return the names of all topics. Raises KafkaException."""
+    from confluent_kafka.admin import AdminClient
+
+    return set(AdminClient(client_settings(servers)).list_topics(timeout=_SECONDS_TO_DELETE).topics)
+
+
 def delete_topics(servers: str, is_own: Callable[[str], bool]) -> None:
     """Delete topics; a broker in trouble is left alone."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    with suppress(KafkaException):
+    with suppress(KafkaException, TimeoutError):
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         known = admin.list_topics(timeout=_SECONDS_TO_DELETE).topics
         own = [name for name in known if is_own(name)]

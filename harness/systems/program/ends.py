@@ -24,6 +24,7 @@ from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.services.kafka_jars import BrokerProgram
 from onceproof.harness.services.service import LOOPBACK, free_port
 from onceproof.harness.systems.process.job_specification import TrialObjects
+from onceproof.harness.systems.process.kafka_groups import DeadMembers
 from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.process.trial_servers import TrialKafka, TrialObjectStore, TrialPostgres
 from onceproof.harness.systems.program.inputs import (
@@ -97,6 +98,13 @@ class ProgramEnds:
     """The one with tables of outputs."""
     partitions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By topic of an input, the splits that its partitions are."""
+    members: DeadMembers | None = None
+    """Those of its groups at the broker."""
+
+    def leave(self) -> None:
+        """Let a program of which no process lives leave its groups."""
+        if self.members is not None:
+            self.members.leave()
 
 
 @dataclass(slots=True)
@@ -183,6 +191,10 @@ class ProgramServers:
                     servers.values |= _named("host", given, LOOPBACK, 1) | _named(
                         "port", given, str(fed.port), 1
                     )
+            members = None
+            if KAFKA in servers.direct:
+                members = DeadMembers(servers.direct[KAFKA])
+                stack.callback(members.close)
             yield ProgramEnds(
                 AllInputs(inputs, splits),
                 AllOutputs(outputs),
@@ -199,6 +211,7 @@ class ProgramServers:
                     for each, own in zip(file.inputs, splits, strict=True)
                     if each.kind == KAFKA
                 },
+                members,
             )
 
     def _reach(

@@ -21,7 +21,7 @@ from onceproof.harness.model.program_file import filled
 from onceproof.harness.systems.program.user_commands import CannotStart, how_it_failed, run_command
 
 _SECONDS_OF_A_HOOK: Final = 120.0
-_SECONDS_TO_SUCCEED: Final = 15.0
+_SECONDS_TO_SUCCEED: Final = 60.0
 _SECONDS_BETWEEN_TRIES: Final = 0.2
 
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from onceproof.harness.model.program_ends import (
     BYTES_MARK,
@@ -34,6 +35,9 @@ from onceproof.harness.systems.process.server_strikes import StruckServer
 from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.postgres_session import PostgresSession
 
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
 _OF_THE_HARNESS: Final = ("input", "start-")
 """How names in the folder of a trial begin whose bytes do not count."""
 
@@ -44,6 +48,8 @@ _ONGOING: Final = 1
 _PREPARE_COMMIT: Final = 2
 _MOST_MESSAGES: Final = 100
 _SECONDS_TO_LIST: Final = 30.0
+_SECONDS_TO_COME_BACK: Final = 60.0
+_SECONDS_BETWEEN_TRIES: Final = 0.1
 _MOST_SECONDS_HELD: Final = 5.0
 """While a program is asked to end, the harness does not look."""
 
@@ -92,7 +98,7 @@ class KafkaTransactions(MarkWatch):
     """
 
     def __init__(self, servers: str, topics: Sequence[str]) -> None:
-        from confluent_kafka import Consumer, TopicPartition
+        from confluent_kafka import Consumer, KafkaException
 
         self._topics = [topic.encode() for topic in topics]
         self._open: set[bytes] = set()
@@ -108,11 +114,26 @@ class KafkaTransactions(MarkWatch):
                 "topic.metadata.refresh.interval.ms": 200,
             }
         )
+        deadline = time.monotonic() + _SECONDS_TO_COME_BACK
+        while True:
+            try:
+                self._consumer.assign(self._ends())
+                return
+            except KafkaException:
+                # A broker that was killed in the trial before serves again, and does not lead all of it yet.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_SECONDS_BETWEEN_TRIES)
+
+    def _ends(self) -> list[TopicPartition]:
+        """Return the present ends of the topic of states."""
+        from confluent_kafka import TopicPartition
+
         known = self._consumer.list_topics(_STATES, timeout=_SECONDS_TO_LIST).topics[_STATES].partitions
         places = [TopicPartition(_STATES, number) for number in known] or [TopicPartition(_STATES, 0, 0)]
         for place in places if known else ():
             _, place.offset = self._consumer.get_watermark_offsets(place, timeout=_SECONDS_TO_LIST)
-        self._consumer.assign(places)
+        return places
 
     def passes(self) -> Mapping[str, int]:
         opened = committing = 0

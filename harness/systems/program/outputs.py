@@ -39,7 +39,7 @@ PREPARED_TRANSACTION: Final = "prepared transaction"
 _PREPARED: Final = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() ORDER BY gid"
 _HIDDEN: Final = (".", "_")
 _MOST_MESSAGES: Final = 1000
-_SECONDS_TO_LIST: Final = 5.0
+_SECONDS_TO_LIST: Final = 30.0
 _SECONDS_FOR_THE_REST: Final = 0.5
 _SECONDS_TO_END: Final = 15.0
 _SECONDS_BETWEEN_LOOKS: Final = 0.1

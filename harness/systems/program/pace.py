@@ -24,6 +24,7 @@ from onceproof.harness.model.program_file import ProgramFile
 from onceproof.harness.model.program_measures import Measured, is_busy
 
 _TIMES_OF_A_LATE_START: Final = 10.0
+_TIMES_TO_FIRST_ROW: Final = 3.0
 _SECONDS_BETWEEN_ASKING: Final = 0.05
 """For the processor time of a program, which takes some itself."""
 
@@ -143,7 +144,11 @@ class Pace:
         if quiet <= self.measured.settle_seconds:
             return False
         usual = self.measured
-        if self._first_row_seconds is not None:
+        if self._first_row_seconds is None:
+            # Before any row it is slow rather than silent: faults that wait for rows are to meet some.
+            if quiet <= _TIMES_TO_FIRST_ROW * (usual.first_row_seconds + usual.settle_seconds):
+                return False
+        else:
             # The machine may be busier than it was, and caches warmer.
             usual = replace(
                 usual,

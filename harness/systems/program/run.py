@@ -70,9 +70,7 @@ class ProgramRun:
     measured: Measured | None
     """By the control run; None: this is the control run."""
     clusters: JobClusters = field(default_factory=JobClusters)
-    """For a job of Flink."""
     _job: JobTrial | None = None
-    """The job of Flink that the program is."""
     _history: ProgramHistory = field(init=False)
     _process: RunningProgram | None = None
     _restart_at: float | None = 0.0
@@ -176,6 +174,8 @@ class ProgramRun:
         self._history.started(self._by_supervisor, self._job.checkpoint if self._job else None)
         render(self.family, self.folder, self._values())
         again = self._history.starts > 1
+        if again:
+            self.ends.leave()
         hooks, name = file.hooks, "before_restart" if again else "before_start"
         self._run_hook(name, hooks.before_restart if again else hooks.before_start)
         delay_s = self.scenario.restart_delay_ms / 1000

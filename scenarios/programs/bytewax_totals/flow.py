@@ -1,6 +1,7 @@
 """Running totals by key in Bytewax, between its stock source of files and its stock sink of one file."""
 
 import json
+import shutil
 import sys
 import time
 from datetime import timedelta
@@ -15,8 +16,12 @@ from bytewax.run import cli_main
 given, written, workers = Path(sys.argv[1]), Path(sys.argv[2]) / "totals.jsonl", int(sys.argv[3])
 kept = Path("recovery")
 if not kept.is_dir():
-    kept.mkdir()
-    init_db_dir(kept, 1)
+    # Killed in between, it would leave a folder that no start can use.
+    new = Path("recovery.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    init_db_dir(new, 1)
+    new.rename(kept)
 
 
 def read(line: str) -> tuple[str, int]:

@@ -15,7 +15,7 @@ for port in ports:
     else:
         request = Request(f"{url}/config", Path(config).read_bytes(), headers, method="PUT")
     try:
-        urlopen(request, timeout=8).close()
+        urlopen(request, timeout=30).close()
         sys.exit()
     except OSError as error:
         # One that is not there was deleted by an earlier try.

@@ -28,9 +28,6 @@ public final class Totals {
         settings.put("processing.guarantee", System.getenv("GUARANTEE"));
         // Each total is a row, and none waits for a later one of its key.
         settings.put("statestore.cache.max.bytes", "0");
-        // The group misses a start that was killed after three seconds instead of 45.
-        settings.put("consumer.session.timeout.ms", "3000");
-        settings.put("consumer.heartbeat.interval.ms", "500");
         KafkaStreams streams = new KafkaStreams(builder.build(), settings);
         streams.setStateListener((now, before) -> {
             System.out.println("state " + now);

@@ -23,7 +23,6 @@ from tests.harness.systems.program.programs import events_of, measured, program,
 pytestmark = pytest.mark.local_kill
 
 ROOT = Path(__file__).parents[4]
-EXAMPLES = ROOT / "scenarios" / "programs"
 KAFKA_PAGE = ROOT / "engine" / "docs" / "kafka.md"
 LOADS = """
     import json, os, sys, time
@@ -233,26 +232,6 @@ def with_server(path: Path, name: str) -> Path:
 
 def loader(folder: Path, between: str) -> Path:
     return with_server(program(folder, LOADS.replace("BETWEEN", between), TABLES), "postgres")
-
-
-def test_a_forwarder_that_commits_offsets_by_time_repeats_records(kafka: CommandSystem) -> None:
-    path = EXAMPLES / "forwarder" / "forwarder.toml"
-    measured(path, kafka)
-    _, verdict = tried(path, kafka, faults=(Fault("kill_process", "committed", occurrence=3),))
-    assert verdict.signature == ("exactly_once", "duplicated")
-
-
-def test_a_forwarder_with_offsets_in_transactions_survives_kills(kafka: CommandSystem) -> None:
-    faults = (
-        Fault("kill_process", "committed", occurrence=3),
-        Fault("kill_server", "element", occurrence=5, delay=100, server="kafka"),
-        Fault("cut_connection", "committed", occurrence=1, means="answer", server="kafka"),
-    )
-    history, verdict = tried(EXAMPLES / "forwarder" / "mended_forwarder.toml", kafka, faults=faults)
-    assert verdict.passed, verdict.violations
-    fired = {subject for subject, _ in events_of(history, FAULT_FIRED)}
-    assert fired == {"kill_process", "kill_server", "cut_connection"}
-    assert len(events_of(history, ATTEMPT_STARTED)) >= 2
 
 
 @pytest.fixture

@@ -1,19 +1,23 @@
-"""Transactions of Kafka that are open when all is over."""
+"""Transactions of Kafka: their marks, and those that are open when all is over."""
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from onceproof.harness.model.program_ends import Output
+from onceproof.harness.model.program_ends import COMMITTING_MARK, OPEN_MARK, Output
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.systems.process.kafka_clients import writer_settings
 from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.systems.program import outputs
+from onceproof.harness.systems.program.marks import KafkaTransactions
 from onceproof.harness.systems.program.outputs import OutputTopic
 from onceproof.harness.systems.program.trial_end import TrialEnd
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_a_transaction_that_stays_open_is_found_in_its_topic(
@@ -27,13 +31,20 @@ def test_a_transaction_that_stays_open_is_found_in_its_topic(
             server=own.servers,
             topic=topic,
         )
-        output = OutputTopic(end)
+        output, watch = OutputTopic(end), KafkaTransactions(own.servers, [topic])
         producer = Producer({**writer_settings(own.servers), "transactional.id": topic})
         producer.init_transactions()
         producer.begin_transaction()
         for partition in (0, 1):
             producer.produce(topic, b'{"id": 1}', partition=partition)
         producer.commit_transaction()
+        seen: Counter[str] = Counter()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while seen.total() < 2 and time.monotonic() < deadline:
+            seen.update(watch.passes())
+            time.sleep(0.01)
+        watch.close()
+        assert seen == {OPEN_MARK: 1, COMMITTING_MARK: 1}
         # The marker of the commit follows in its own time.
         assert output.left_behind(has_ended=True) == []
         monkeypatch.setattr(outputs, "_SECONDS_TO_END", 0.0)
