@@ -4,7 +4,7 @@
 # stamp is written last and deleted first, so an interrupted set-up starts again. Java is searched on every run,
 # because it belongs to the machine, which can change.
 
-.PHONY: help setup bytecode java pyflink services flink test run-tests nightly properties bench soak kills lint run-linters \
+.PHONY: help setup bytecode java pyflink services flink test run-tests nightly reach mutation properties bench soak kills lint run-linters \
   docs build-docs clean
 .DEFAULT_GOAL := help
 
@@ -105,6 +105,13 @@ run-tests:
 
 nightly: setup ## run the night: flights under kills, planted bugs, a campaign; report in reports/out/index.html
 	@$(RUN)/python -m tests.nightly $(OPTIONS)
+
+reach: setup ## what 5,000 scenarios never run of the engine, against the list with the reasons; three minutes
+	@$(RUN)/python -m tests.reach $(OPTIONS)
+
+# In a copy of the tree for each processor; OPTIONS="--edits 20 --seed 7" draws others.
+mutation: setup ## try 60 edits of the engine, drawn at random: which are caught
+	@$(RUN)/python -m tests.mutation $(OPTIONS)
 
 properties: setup ## run only the property tests, with thousands of new examples each
 	@ONCEPROOF_PROFILE=nightly $(RUN)/python -m pytest -n 2 --dist=worksteal -m hypothesis

@@ -45,6 +45,7 @@ LONGEST_MACHINE = 900
 LONG_MACHINES = (
     "engine.checkpoint.coordinator",
     "engine.task.task",
+    "harness.specifications.job",
     "harness.systems.simulation.job_process",
 )
 LONGEST_FUNCTION = 70

@@ -44,6 +44,7 @@ from onceproof.engine.task.events import (
     TaskEvent,
 )
 from onceproof.engine.task.task import RUNNING, Task, TaskSettings, no_wake_up
+from onceproof.engine.task.task_watch import TaskWatch
 
 
 class Killed(Ending):
@@ -130,6 +131,10 @@ class Execution(JobDriver):
         """Return what finds values that the functions of the next attempt modify after handing them over."""
         return None
 
+    def task_watch(self, graph: JobGraph) -> TaskWatch | None:
+        """Return what makes the machines of the next attempt's tasks, and compares what they answer."""
+        return None
+
     def make_requests(self) -> MakeRequests:
         """Return what runs the coroutines of tasks. It must not hold the driver, either."""
         return EventLoopRequests
@@ -214,6 +219,7 @@ class Execution(JobDriver):
                 source_on_change=graph.settings.source_on_change,
                 metrics=self.metrics,
                 value_watch=self.value_watch(),
+                watch=self.task_watch(graph),
                 measures=self.measures_checkpoints or graph.settings.monitor.is_on,
             ),
         )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, ClassVar
@@ -207,6 +207,9 @@ class JobDriver(ABC):
     def request_resolved(self, effect: RequestResolved) -> None:
         """Called for observers; does nothing by default."""
 
+    def master_answered(self, event: MasterEvent, effects: Sequence[Any]) -> None:
+        """Called for observers, where machines are checked, ahead of the effects."""
+
     def answered_too_late(self, effect: AnsweredTooLate) -> None:
         """Called for observers; does nothing by default."""
 
@@ -336,6 +339,7 @@ class JobDriver(ABC):
         effects = self.master.handle(event, self.now())
         if self._checks:
             self.master.validate()
+            self.master_answered(event, effects)
         if effects:
             self.carry_out(effects)
 

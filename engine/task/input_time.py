@@ -5,7 +5,7 @@ Made with the first watermark that arrives: most jobs have none, and their tasks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -30,14 +30,20 @@ class InputTime:
 
     __slots__ = ("_chain", "_inputs", "_places", "_sent", "_valves", "has_changed")
 
-    def __init__(self, queue_input: Sequence[int], ended_channels: Iterable[int], chain: Downstream) -> None:
+    def __init__(
+        self,
+        queue_input: Sequence[int],
+        ended_channels: Iterable[int],
+        chain: Downstream,
+        make_valve: Callable[[int], WatermarkValve] = WatermarkValve,
+    ) -> None:
         channels = [0] * (max(queue_input) + 1)
         self._places: list[tuple[int, int]] = []
         """By channel: its input, and its place among the channels of that input."""
         for number in queue_input:
             self._places.append((number, channels[number]))
             channels[number] += 1
-        self._valves = [WatermarkValve(count) for count in channels]
+        self._valves = [make_valve(count) for count in channels]
         self._inputs = CombinedInputs(len(channels)) if len(channels) > 1 else None
         self._chain = chain
         self._sent = MIN_WATERMARK

@@ -120,8 +120,10 @@ from onceproof.engine.task.events import (
 from onceproof.engine.task.input_time import InputTime, TaskTime
 from onceproof.engine.task.outputs import Output, Queue, counted, each_with_its_own, sort_outputs
 from onceproof.engine.task.task_counters import CheckpointTimer, TaskCounters
+from onceproof.engine.task.task_watch import TaskWatch
 from onceproof.engine.types.fitting import settled_kind
 from onceproof.engine.wall_clock import WallClock
+from onceproof.engine.watermarks.valve import WatermarkValve
 
 
 def no_wake_up(task: TaskId) -> None:
@@ -194,6 +196,8 @@ class TaskSettings(Struct, frozen=True):
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
     value_watch: ValueWatch | None = None
     """Finds values that functions modify after they have emitted them; only in trials."""
+    watch: TaskWatch | None = None
+    """Makes the machines of the tasks, to compare what they answer; only in trials."""
     measures: bool = False
     """Whether acknowledgements say how long the parts of the checkpoint took."""
 
@@ -264,7 +268,11 @@ class Task:
         self.outputs: list[Output] = []
         self.output_queues: list[Queue] = []
         self._open_inputs = len(queue_input)
-        self.barriers = barrier_handler(settings.options, self._open_inputs)
+        watch = settings.watch
+        if watch is None:
+            self.barriers = barrier_handler(settings.options, self._open_inputs)
+        else:
+            self.barriers = watch.barriers(task_id, vertex, settings.options, self._open_inputs)
         self.state = CREATED
         self.buffers_taken = 0
         """How many buffers the task has begun to process in this attempt."""
@@ -362,7 +370,7 @@ class Task:
     def resume_event_time(self, known: TaskTime) -> None:
         """Go on with the event time of the task that this restored one replaces within the attempt."""
         if known.channels is not None:
-            self._input_time = InputTime(self.queue_input, (), self._behind(0))
+            self._input_time = self._new_input_time(())
             self._input_time.resume(known.channels)
         for operator, operator_id in self._tail_first:
             if operator_id in known.operators:
@@ -496,7 +504,7 @@ class Task:
             return self._barrier_effects(self.barriers.handle(event, self._context.now))
         if type(element) is not EndOfPartition:
             if self._input_time is None:
-                self._input_time = InputTime(self.queue_input, self._ended_channels, self._behind(0))
+                self._input_time = self._new_input_time(self._ended_channels)
             self._input_time.take(channel, element)  # type: ignore[arg-type]
             return NOTHING
         self._open_inputs -= 1
@@ -504,6 +512,11 @@ class Task:
         if self._open_inputs == 0 and not self.settings.checkpointing:
             return [*effects, *self.finish()]
         return effects
+
+    def _new_input_time(self, ended_channels: Sequence[int]) -> InputTime:
+        watch = self.settings.watch
+        make_valve = WatermarkValve if watch is None else partial(watch.valve, self.name)
+        return InputTime(self.queue_input, ended_channels, self._behind(0), make_valve)
 
     def _behind(self, place: int) -> ChainTail:
         """Return the chain from the operator at ``place`` on."""

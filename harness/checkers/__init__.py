@@ -3,7 +3,8 @@
 The order of CHECKERS decides signatures: a failure is named by its first violation, so causes come before
 consequences. An exception in a machine comes first, because it can spoil everything after it. Wrong output
 comes before the commits and attempts that produced it,
-and before the claim that all of it is there. Leaks come last: a stuck job leaks as a consequence.
+and before the claim that all of it is there. Leaks come late: a stuck job leaks as a consequence. Conformance
+comes last: an answer of a machine names a failure only where nothing outside shows one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from onceproof.harness.checkers import restore_anywhere, state_equivalence
 from onceproof.harness.checkers.checker import Checker, Signature, Violation
 from onceproof.harness.checkers.completeness import Completeness
+from onceproof.harness.checkers.conformance import Conformance
 from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
@@ -34,6 +36,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     Liveness(),
     Timeliness(),
     NoLeaks(),
+    Conformance(),
 )
 
 PROPERTIES: Final = tuple(checker.property for checker in CHECKERS)
@@ -41,6 +44,7 @@ PROPERTIES: Final = tuple(checker.property for checker in CHECKERS)
 NEEDS: Final[Mapping[str, frozenset[Capability]]] = {
     ConsistentCut.property: frozenset((Capability.CHECKPOINTS_SEEN,)),
     Timeliness.property: frozenset((Capability.CHECKPOINTS_SEEN,)),
+    Conformance.property: frozenset((Capability.MACHINES_SEEN,)),
     Completeness.property: frozenset((Capability.INPUT_SEEN, Capability.CHECKPOINTS_SEEN)),
 }
 """Properties that can only be asked where the history has what they judge: one of these must be seen."""

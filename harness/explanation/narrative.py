@@ -22,6 +22,7 @@ Line: TypeAlias = tuple[int, str, str, str]
 """(step, task, verb, details)."""
 
 JOB: Final = "job"
+USED_UP: Final = "the step budget of the scenario is used up"
 # The order of lines within a step.
 _MESSAGE, _TASK_ACTION, _VISIBLE_EVENT = range(3)
 
@@ -142,12 +143,13 @@ def _event(event: Event) -> Iterator[Line]:
         case kinds.JOB_FAILED:
             yield step, JOB, "FAILED", payload["cause"]
         case kinds.BUDGET_EXHAUSTED:
-            for what in ("the step budget of the scenario is used up", *payload.get("circle", ())):
-                yield step, JOB, "STUCK", what
+            yield from ((step, JOB, "STUCK", what) for what in (USED_UP, *payload.get("circle", ())))
         case kinds.INPUT_READ:
             yield step, JOB, "has read", ", ".join(_splits_read(payload))
         case kinds.PART_DEAD:
             yield step, subject, "stays dead", "nothing has started it again"
+        case kinds.DEVIATED:
+            yield step, JOB, "DEVIATION", f"{subject}: {payload['expected']} was due, got {payload['got']}"
         case kinds.LEAK:
             yield step, JOB, "LEAK", f"{subject}: {payload['name']}"
         case kinds.WAIT_BEGUN:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from onceproof.harness.checkers import (
     Violation,
     completeness,
+    conformance,
     consistent_cut,
     determinism,
     exactly_once,
@@ -30,6 +31,7 @@ from onceproof.harness.checkers import (
     table_reads as tables,
 )
 from onceproof.harness.checkers.completeness import Completeness
+from onceproof.harness.checkers.conformance import Conformance
 from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.fencing import Fencing
@@ -331,6 +333,10 @@ _SENTENCES: Final[dict[tuple[str, str], Callable[[dict[str, Any]], str]]] = {
     (Timeliness.property, timeliness.SILENT_FAILURE): lambda w: (
         f"The storage refused a write of {w['task']} for checkpoint {w['checkpoint']} at step {w['step']},"
         " and the checkpoint was neither declined nor aborted."
+    ),
+    (Conformance.property, conformance.OTHER_ANSWER): lambda w: (
+        f"At step {w['step']} the {w['machine']} got {w['event']}: {w['expected']} was due, and the answer is"
+        f" {w['got']}."
     ),
     (determinism.PROPERTY, determinism.TRACE_DIFFERS): lambda w: (
         "Two runs of the same scenario differ, so the scenario cannot be replayed."

@@ -86,6 +86,8 @@ class Capability(StrEnum):
     """Its checkpoints and transactions are events of the history. Without it only rows are seen."""
     INPUT_SEEN = "input_seen"
     """It is seen how far each split of the input was read when a job says that it has finished."""
+    MACHINES_SEEN = "machines_seen"
+    """What the machines of the engine answer is compared with their specifications."""
     TRACE = "trace"
     """A run can return its full trace."""
     ENGINE = "engine"

@@ -56,6 +56,7 @@ ROWS_FOUND: Final = "rows_found"
 ROWS_GONE: Final = "rows_gone"
 INPUT_READ: Final = "input_read"
 PART_DEAD: Final = "part_dead"
+DEVIATED: Final = "deviated"
 LOOK: Final = "look "
 """With a number behind it the name of a look at an output that shows no transactions."""
 
@@ -102,6 +103,7 @@ EVENT_KINDS: Final = (
     ROWS_GONE,
     INPUT_READ,
     PART_DEAD,
+    DEVIATED,
 )
 
 
@@ -435,6 +437,10 @@ class History:
     def part_dead(self, step: int, part: str) -> None:
         """Record that a part of a program, killed alone, has not been started again when the run ends."""
         self.events.append((step, PART_DEAD, part, {}))
+
+    def deviated(self, step: int, machine: str, event: str, expected: str, got: str) -> None:
+        """Record the first answer of a machine that is not as specified; it is found beside the run."""
+        self.events.append((step, DEVIATED, machine, {"event": event, "expected": expected, "got": got}))
 
     def leak(self, step: int, kind: str, name: str) -> None:
         """Record what is left behind at rest: its ``kind``, such as "open transaction", and its name."""

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from onceproof.harness.checkers import CONTINUATIONS, properties_asked_of
+from onceproof.harness.checkers.conformance import Conformance
 from onceproof.harness.checkers.determinism import PROPERTY as DETERMINISM
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.mode import Mode
@@ -92,6 +93,8 @@ def properties_asked(result: RunResult, name: str) -> Mapping[str, Asked]:
     if not seldom.scenarios and options_of(result.family(name)).at_least_once is None:
         # The family is never run in that mode.
         del asked[Mode.property]
+    if Capability.MACHINES_SEEN in capabilities:
+        asked[Conformance.property] = Asked(family.machines_replayed, family.kills_of_replayed)
     if Capability.CONTINUATIONS in capabilities:
         asked |= dict.fromkeys(CONTINUATIONS, Asked(family.continued, family.kills_continued))
     if Capability.DETERMINISM in capabilities:

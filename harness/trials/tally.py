@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.coverage import mode_point
 from onceproof.harness.checkers.outcome import Outcome, combined_hash
-from onceproof.harness.model.seeds import is_checked_twice, is_continued
+from onceproof.harness.model.seeds import is_checked_twice, is_continued, is_replayed
 
 MOST_EXAMPLES: Final = 60
 """How many candidates are kept; the report replays them to choose one."""
@@ -57,6 +57,8 @@ class FamilyTally:
     continued: int = 0
     """How many scenarios had their checkpoints restored and compared: those of the seed's choice that had not
     failed before."""
+    machines_replayed: int = 0
+    """How many scenarios the seed has chosen to replay through specifications."""
     at_least_once: int = 0
     """How many scenarios were judged by mode instead of exactly_once."""
     milliseconds: float = 0.0
@@ -72,8 +74,9 @@ class FamilyTally:
     timers_at_end: int = 0
     kills: int = 0
     kills_checked_twice: int = 0
-    """In the scenarios that ``checked_twice`` counts; likewise the next two."""
+    """In the scenarios that ``checked_twice`` counts; likewise the next three."""
     kills_continued: int = 0
+    kills_of_replayed: int = 0
     kills_at_least_once: int = 0
     not_applicable: int = 0
     """How many planned faults the system cannot inject."""
@@ -145,6 +148,9 @@ class Tally:
         if is_continued(outcome.seed) and _passed_before_continuations(outcome):
             family.continued += 1
             family.kills_continued += outcome.kills
+        if is_replayed(outcome.seed):
+            family.machines_replayed += 1
+            family.kills_of_replayed += outcome.kills
         if AT_LEAST_ONCE in outcome.points:
             family.at_least_once += 1
             family.kills_at_least_once += outcome.kills

@@ -69,6 +69,7 @@ from onceproof.engine.task.events import (
     TimerDue,
 )
 from onceproof.engine.task.task import Task
+from onceproof.engine.task.task_watch import TaskWatch
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.simulation.actions import (
@@ -150,6 +151,8 @@ class SimulatedProcess(Execution):
         self._recorder = ports.recorder
         self._faults = faults
         self._deliver = ports.deliver
+        self._watch = ports.watch
+        ports.watch.process_started(graph, recovered.checkpoints)
         self.keyed_parallelism = ports.job.keyed_parallelism
         self._names: dict[TaskId, str] = {}
         self._slots: dict[TaskId, list[Slot]] = {}
@@ -214,10 +217,17 @@ class SimulatedProcess(Execution):
         self._restored = 0
         self._agenda.renew_slots()
         self._recorder.attempt_started(effect, self._ports.job.keyed_parallelism)
+        self._watch.attempt_started(effect.restored)
+
+    def start_tasks(self, begin_with: dict[TaskId, Restore]) -> None:
+        """Have what they restore judged, and let each task restore it."""
+        self._watch.tasks_start(begin_with)
+        super().start_tasks(begin_with)
 
     def start_restoring(self, task: Task, event: Restore) -> None:
         """Make restoring an action of its own, so that a crash can come between two tasks' restores."""
         name, task_id = task.name, task.id
+        self._watch.attach(task)
         self._names[task_id] = name
         scenario = self._ports.scenario
         self._slots[task_id] = slots_of(task, scenario.channel_capacity, is_endless=scenario.is_endless)
@@ -241,6 +251,14 @@ class SimulatedProcess(Execution):
         """Hand an event to the job master, unless the job master has died."""
         if not self.is_headless:
             super().master_event(event)
+
+    def master_answered(self, event: MasterEvent, effects: Sequence[Any]) -> None:
+        """Have the answer judged."""
+        self._watch.master_answered(event, effects)
+
+    def task_watch(self, graph: JobGraph) -> TaskWatch | None:
+        """Have the answers of the tasks judged."""
+        return self._watch.of_attempt(graph)
 
     def cancel(self, task: Task) -> None:
         """End a task, and take its inputs out of the schedule."""
@@ -303,6 +321,7 @@ class SimulatedProcess(Execution):
 
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Note what the snapshot covers."""
+        self._watch.snapshot_taken(task, effect.checkpoint_id)
         self._recorder.snapshot_taken(task, effect)
 
     def store_snapshot(self, effect: StoreSnapshot) -> None:
@@ -483,12 +502,14 @@ class SimulatedProcess(Execution):
         task = self.current_task
         assert task is not None
         due_ms = effect.due_ms
+        self._watch.timer_started(task, due_ms)
         argument = (task, TimerDue(due_ms))
         self._agenda.add_later(due_ms, _TIMER, f"timer {task.name}", self._task_timer_due, argument)
 
     def _task_timer_due(self, argument: tuple[Task, TimerDue]) -> None:
         task, event = argument
         if self.tasks.get(task.id) is task:
+            self._watch.timer_due(task, event.due_ms)
             self.task_event(task, event)
 
     def checkpoint_triggered(self, effect: CheckpointTriggered) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.simulation.agenda import Agenda, Clock
+from onceproof.harness.systems.simulation.conformance_watch import ConformanceWatch
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
@@ -46,3 +47,4 @@ class ProcessPorts:
     deliver: Callable[[Any], None]
     """Lets a message arrive."""
     run: RunControl
+    watch: ConformanceWatch

@@ -45,6 +45,7 @@ from onceproof.harness.systems.simulation.aftermath import (
 )
 from onceproof.harness.systems.simulation.agenda import Agenda, Clock
 from onceproof.harness.systems.simulation.checkpoint_storages import LATE_PUTS, storage_for
+from onceproof.harness.systems.simulation.conformance_watch import ConformanceWatch
 from onceproof.harness.systems.simulation.external_system import Transaction, TransactionalSystem
 from onceproof.harness.systems.simulation.fault_injection import FaultInjector
 from onceproof.harness.systems.simulation.job_process import SimulatedProcess
@@ -98,6 +99,7 @@ class World:
         "_scenario",
         "_slots",
         "_tracer",
+        "_watch",
         "agenda",
         "clock",
         "external",
@@ -135,6 +137,7 @@ class World:
         self.faults = FaultInjector(
             scenario.faults, clock, agenda, recorder, self.requests, self.job, processes
         )
+        self._watch = ConformanceWatch(scenario, clock)
         self._orphans = OrphanedTasks(processes, agenda, clock, scenario.restart_delay_ms)
         self._ports = ProcessPorts(
             scenario,
@@ -147,6 +150,7 @@ class World:
             self.job,
             processes.deliver,
             self,
+            self._watch,
         )
         self.external.commit_fault = self.faults.commit_fault
         self.external.abort_fault = self.faults.abort_fault
@@ -463,6 +467,8 @@ class World:
         history.trace_hash = digest.hexdigest()
         # Behind the hash, which is one of the steps: what is asked at rest changes none of them.
         self.recorder.input_read()
+        if self._watch.deviation is not None:
+            history.deviated(*self._watch.deviation)
         history.trace = self._tracer.finish(self.clock.step)
         self._let_go()
 

@@ -62,6 +62,7 @@ def test_every_kind_of_event_has_a_line() -> None:
     history.job_finished(12)
     history.part_dead(12, "reader")
     history.input_read(12, {"words": 5}, {"words": 6})
+    history.deviated(12, "job master", "StartJob()", "a deployment", "nothing")
     kinds = {kind for _, kind, _, _ in history.events}
     # No system records a trigger; the trace has it.
     assert kinds == set(EVENT_KINDS) - {"checkpoint_triggered"}

@@ -1,0 +1,438 @@
+"""Replays the machines of a simulated run through their specifications (`harness/specifications/`), live.
+
+Rules:
+
+- Each machine is watched where it answers: the job master after each event, barrier handlers and valves in
+  the place of those that a task makes itself. The run does not change, whatever is found.
+- The first answer that is not as specified is the deviation of the run. After it nothing more is judged.
+- The seed of a scenario decides whether its run is watched (``is_replayed``): not all are, for their cost.
+- What a barrier handler decides is also looked for where the task must carry it out: the barrier of a
+  snapshot stands in every output, ahead of all records where it overtakes; a time-out has a timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from onceproof.engine.checkpoint.metadata import CheckpointMetadata
+from onceproof.engine.configuration.alignment import CheckpointOptions
+from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.graph import JobGraph, JobVertex, PartitionerKind
+from onceproof.engine.messages import TaskId
+from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.engine.task.barriers.choice import barrier_handler
+from onceproof.engine.task.barriers.events import (
+    AlignmentTimeOut,
+    BarrierAnnounced,
+    BarrierArrived,
+    BarrierEffect,
+    BarrierEvent,
+    BarrierHandler,
+    StartAlignmentTimer,
+    StartCheckpoint,
+)
+from onceproof.engine.task.barriers.tracker import BarrierTracker
+from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
+from onceproof.engine.task.events import Restore
+from onceproof.engine.task.task import RUNNING, Task
+from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
+from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.seeds import is_replayed
+from onceproof.harness.specifications import Deviation
+from onceproof.harness.specifications.barriers import BarrierRules, goes_ahead_behind
+from onceproof.harness.specifications.job import JobRules, JobSpecification
+from onceproof.harness.specifications.restart_waits import FOREVER, FixedDelay
+from onceproof.harness.specifications.restored_shares import restored_mismatch
+from onceproof.harness.specifications.valves import ValveSpecification
+from onceproof.harness.systems.simulation.agenda import Clock
+
+_OVERTAKEN: Final = frozenset(
+    (
+        PartitionerKind.HASH,
+        PartitionerKind.REBALANCE,
+        PartitionerKind.SHUFFLE,
+        PartitionerKind.GLOBAL,
+        PartitionerKind.CUSTOM,
+    )
+)
+"""The edges on which records may be overtaken, in a job that is not refused for its own partitioners."""
+MOST_CHARACTERS: Final = 600
+
+
+class ConformanceWatch:
+    """Watches the machines of one run."""
+
+    def __init__(self, scenario: Scenario, clock: Clock) -> None:
+        self._scenario = scenario
+        self._clock = clock
+        self._is_on = is_replayed(scenario.seed)
+        self._barrier_rules = BarrierRules("aligned")
+        self.deviation: Deviation | None = None
+        """The first answer that is not as specified, if there is one."""
+        self._job: JobSpecification | None = None
+        self._handler: type | None = None
+        """What the tasks of the attempt have for barriers, once it is known."""
+        self._graph: JobGraph | None = None
+        self._restored: CheckpointMetadata | None = None
+        self._may_overtake: dict[int, bool] = {}
+        """By vertex, whether barriers may overtake on the way to it."""
+        self._barriers_of: dict[TaskId, BarrierWatch] = {}
+
+    # The job.
+
+    def process_started(self, graph: JobGraph, found: Sequence[CheckpointMetadata]) -> None:
+        """Begin to watch the job master of a process that has found these checkpoints."""
+        if not self._is_on:
+            return
+        scenario, settings = self._scenario, graph.settings
+        mode = scenario.checkpoint_mode
+        rules = JobRules(
+            FixedDelay(FOREVER, scenario.restart_delay_ms),
+            scenario.checkpoint_timeout_ms,
+            mode.max_concurrent,
+            mode.min_pause_ms,
+            scenario.tolerable_failures,
+            scenario.retained,
+            mode.barriers != "unaligned",
+            graph.is_batch,
+            settings.max_equal_errors,
+        )
+        self._job = JobSpecification(rules, found)
+
+    def master_answered(self, event: Any, effects: Sequence[Any]) -> None:
+        """Judge what the job master has answered."""
+        if self._job is None or self.deviation is not None:
+            return
+        mismatch = self._job.judge(event, self._clock.now, effects)
+        if mismatch is not None:
+            self.deviate("job master", event, *mismatch)
+
+    def attempt_started(self, restored: CheckpointMetadata | None) -> None:
+        """Note from which checkpoint the next attempt begins."""
+        self._restored = restored
+
+    def tasks_start(self, begin_with: Mapping[TaskId, Restore]) -> None:
+        """Judge what the tasks of an attempt restore."""
+        metadata, graph = self._restored, self._graph
+        if metadata is None or graph is None or self.deviation is not None:
+            return
+        stored = {operator.operator_id: operator for operator in metadata.operators}
+        for vertex in graph.vertices:
+            restores = [begin_with[TaskId(vertex.index, each)] for each in range(vertex.parallelism)]
+            for node in vertex.operators:
+                operator = stored.get(node.operator_id)
+                found = [each.operators.get(node.operator_id) for each in restores]
+                if operator is None or None in found:
+                    continue
+                mismatch = restored_mismatch(operator, vertex.max_parallelism, found)
+                if mismatch is not None:
+                    event = f"the restore of checkpoint {metadata.checkpoint_id}"
+                    self.deviate(f"redistribution of {node.name}", event, *mismatch)
+
+    # Tasks.
+
+    def of_attempt(self, graph: JobGraph) -> ConformanceWatch | None:
+        """Return this, for the tasks of an attempt with that graph; None for a run that is not watched."""
+        if not self._is_on:
+            return None
+        self._may_overtake = {
+            vertex.index: all(edge.partitioner.kind in _OVERTAKEN for edge in vertex.inputs)
+            for vertex in graph.vertices
+        }
+        self._graph = graph
+        mode = self._scenario.checkpoint_mode
+        # Tasks of a BATCH job sort first, and decline meanwhile: nothing needs to overtake.
+        is_aligned = graph.is_batch and mode.barriers == "unaligned"
+        self._barrier_rules = (
+            BarrierRules("aligned") if is_aligned else BarrierRules(mode.barriers, mode.aligned_timeout_ms)
+        )
+        self._barriers_of.clear()
+        self._handler = None
+        return self
+
+    def barriers(
+        self, task: TaskId, vertex: JobVertex, options: CheckpointOptions, channels: int
+    ) -> BarrierHandler:
+        """Return the handler that the engine chooses for a task, watched."""
+        if self._handler is None:
+            self._handler = type(barrier_handler(options, channels))
+        watched = _WATCHED.get(self._handler)
+        if watched is None:
+            return barrier_handler(options, channels)
+        handler = watched(channels)
+        watch = BarrierWatch(self, task, vertex, channels, self._barrier_rules, self._may_overtake)
+        handler.watch = self._barriers_of[task] = watch
+        return handler
+
+    def valve(self, name: str, channels: int) -> WatermarkValve:
+        """Return a valve, watched."""
+        return WatchedValve(self, name, channels)
+
+    def attach(self, task: Task) -> None:
+        """Note a task that begins; timers are started by those that run."""
+        watch = self._barriers_of.get(task.id)
+        if watch is not None:
+            watch.task = task
+
+    def snapshot_taken(self, task: Task, checkpoint_id: int) -> None:
+        """Judge where a task that has taken a snapshot has put the barrier."""
+        watch = self._barriers_of.get(task.id)
+        if watch is not None and watch.taken is not None and self.deviation is None:
+            watch.snapshot_taken(task, checkpoint_id)
+
+    def timer_started(self, task: Task, due_ms: int) -> None:
+        """Note that a task is to be woken."""
+        watch = self._barriers_of.get(task.id)
+        if watch is not None:
+            watch.timers.append(due_ms)
+
+    def timer_due(self, task: Task, due_ms: int) -> None:
+        """Note that a task is woken."""
+        watch = self._barriers_of.get(task.id)
+        if watch is not None and due_ms in watch.timers:
+            watch.timers.remove(due_ms)
+
+    @property
+    def step(self) -> int:
+        """The number of the current step."""
+        return self._clock.step
+
+    def deviate(self, machine: str, event: Any, expected: Any, got: Any) -> None:
+        """Note the first deviation."""
+        if self.deviation is None:
+            shown = [text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…" for text in (
+                machine, str(event), str(expected), str(got),
+            )]  # fmt: skip
+            self.deviation = Deviation(self._clock.step, shown[0], shown[1], shown[2], shown[3])
+
+
+class BarrierWatch:
+    """Compares the barrier handler of one task with its specification."""
+
+    __slots__ = (
+        "_is_timer",
+        "_may_overtake",
+        "_name",
+        "_rules",
+        "_specification",
+        "_vertex",
+        "_waits_since",
+        "_waits_until",
+        "_watch",
+        "taken",
+        "task",
+        "timers",
+    )
+
+    def __init__(
+        self,
+        watch: ConformanceWatch,
+        task: TaskId,
+        vertex: JobVertex,
+        channels: int,
+        rules: BarrierRules,
+        may_overtake: dict[int, bool],
+    ) -> None:
+        self._watch = watch
+        self._name = f"barriers of {vertex.name}-{task.subtask}"
+        self._vertex = vertex
+        self._specification = rules.specification(channels)
+        self._rules = rules
+        self._may_overtake = may_overtake
+        self.taken: CheckpointBarrier | None = None
+        """The barrier of a checkpoint whose snapshot is to be taken now."""
+        self.task: Task | None = None
+        self.timers: list[int] = []
+        """When the task is to be woken."""
+        self._waits_until: int | None = None
+        """When the time-out of the alignment is due."""
+        self._waits_since = 0
+        self._is_timer = False
+        """Whether a timer has taken the snapshot: then other timers may emit records behind its barrier."""
+
+    def handled(self, event: BarrierEvent, now: int, got: list[BarrierEffect], blocked: list[bool]) -> None:
+        """Judge what the handler has answered to an event."""
+        if self._watch.deviation is not None:
+            return
+        if type(event) is BarrierArrived or type(event) is BarrierAnnounced:
+            self._judge_options(event.barrier, self._may_overtake[self._vertex.index])
+        self._compare(event, self._specification.handle(event, now), got, blocked)
+
+    def triggered(
+        self, barrier: CheckpointBarrier, now: int, got: list[BarrierEffect], blocked: list[bool]
+    ) -> None:
+        """Judge what the handler has answered to a trigger."""
+        if self._watch.deviation is not None:
+            return
+        self._judge_options(barrier, True)
+        self._compare(barrier, self._specification.trigger(barrier, now), got, blocked)
+
+    def closed(self) -> None:
+        """Note the end of the task."""
+        self._specification.close()
+
+    def _judge_options(self, barrier: CheckpointBarrier, may_overtake: bool) -> None:
+        expected = self._rules.mismatch(barrier.kind, barrier.options, may_overtake)
+        if expected is not None:
+            self._watch.deviate(self._name, barrier, expected, barrier.options)
+
+    def _compare(
+        self, event: Any, expected: list[BarrierEffect], got: list[BarrierEffect], blocked: list[bool]
+    ) -> None:
+        if self._waits_until is not None and self._watch.step > self._waits_since:
+            self._await_timer(event, self._waits_until)
+        if got != expected:
+            self._watch.deviate(self._name, event, expected, got)
+        specification = self._specification
+        if not specification.blocked and True not in blocked:
+            self._note(event, got)
+            return
+        waits = {channel for channel, is_blocked in enumerate(blocked) if is_blocked} - specification.ended
+        if waits != specification.blocked:
+            self._watch.deviate(
+                self._name, event, f"channels wait: {set(specification.blocked)}", f"channels wait: {waits}"
+            )
+        self._note(event, got)
+
+    def _await_timer(self, event: Any, due_ms: int) -> None:
+        """Judge whether the task is to be woken for a time-out; it asks at the end of its step."""
+        if type(event) is AlignmentTimeOut or not self._runs:
+            self._waits_until = None
+        elif min(self.timers, default=due_ms + 1) > due_ms:
+            self._watch.deviate(self._name, event, f"a timer by {due_ms} ms", f"timers at {self.timers}")
+
+    def _note(self, event: Any, got: list[BarrierEffect]) -> None:
+        for effect in got:
+            if type(effect) is StartCheckpoint:
+                self.taken = effect.barrier
+                self._is_timer = type(event) is AlignmentTimeOut
+            elif type(effect) is StartAlignmentTimer and self._runs:
+                self._waits_until = effect.due_ms
+                self._waits_since = self._watch.step
+
+    @property
+    def _runs(self) -> bool:
+        return self.task is not None and self.task.state is RUNNING
+
+    def snapshot_taken(self, task: Task, checkpoint_id: int) -> None:
+        """Judge where the task has put the barrier of a snapshot in its outputs."""
+        taken, self.taken = self.taken, None
+        if taken is None or taken.checkpoint_id != checkpoint_id:
+            return
+        overtakes = goes_ahead_behind(taken)
+        for edge, output in zip(self._vertex.outputs, task.outputs, strict=True):
+            goes_ahead = overtakes and self._may_overtake[edge.target]
+            for queue in output.queues:
+                kinds = [
+                    "barrier"
+                    if type(each) is CheckpointBarrier and each.checkpoint_id == checkpoint_id
+                    else "records"
+                    if type(each) is list
+                    else "other"
+                    for each in queue
+                ]
+                place = kinds.index("barrier") if "barrier" in kinds else None
+                if place is None:
+                    self._deviate(checkpoint_id, "in every output", "not in one", edge)
+                elif goes_ahead and "records" in kinds[:place]:
+                    self._deviate(checkpoint_id, "ahead of all records", "behind some", edge)
+                elif not goes_ahead and not self._is_timer and "records" in kinds[place:]:
+                    self._deviate(checkpoint_id, "behind all records", "ahead of some", edge)
+
+    def _deviate(self, checkpoint_id: int, expected: str, got: str, edge: Any) -> None:
+        what = f"snapshot {checkpoint_id}, the edge to vertex {edge.target}"
+        self._watch.deviate(self._name, what, f"its barrier {expected}", f"its barrier {got}")
+
+
+class _Watched:
+    """What watched handlers have in common: they answer as the engine's do."""
+
+    __slots__ = ()
+    watch: BarrierWatch
+    blocked: list[bool]
+
+    def handle(self, event: BarrierEvent, now: int) -> list[BarrierEffect]:
+        effects: list[BarrierEffect] = super().handle(event, now)  # type: ignore[misc]
+        self.watch.handled(event, now, effects, self.blocked)
+        return effects
+
+    def trigger(self, barrier: CheckpointBarrier, now: int = 0) -> list[BarrierEffect]:
+        effects: list[BarrierEffect] = super().trigger(barrier, now)  # type: ignore[misc]
+        self.watch.triggered(barrier, now, effects, self.blocked)
+        return effects
+
+    def close(self) -> None:
+        super().close()  # type: ignore[misc]
+        self.watch.closed()
+
+
+class WatchedAligned(_Watched, AlignedBarrierHandler):
+    """An aligned handler that is watched."""
+
+    __slots__ = ("watch",)
+
+
+class WatchedUnaligned(_Watched, UnalignedBarrierHandler):
+    """A handler of barriers that overtake, which is watched."""
+
+    __slots__ = ("watch",)
+
+
+class WatchedTracker(_Watched, BarrierTracker):
+    """A handler that only counts barriers, which is watched."""
+
+    __slots__ = ("watch",)
+
+
+_WATCHED: Final[dict[type, type[WatchedAligned | WatchedUnaligned | WatchedTracker]]] = {
+    AlignedBarrierHandler: WatchedAligned,
+    UnalignedBarrierHandler: WatchedUnaligned,
+    BarrierTracker: WatchedTracker,
+}
+
+
+class WatchedValve(WatermarkValve):
+    """A valve that is watched."""
+
+    __slots__ = ("_is_asked", "_name", "_specification", "_watch")
+
+    def __init__(self, watch: ConformanceWatch, name: str, channels: int) -> None:
+        super().__init__(channels)
+        self._watch = watch
+        self._name = name
+        self._specification = ValveSpecification(channels)
+        self._is_asked = False
+        """Whether an event asks its own parts."""
+
+    def watermark(self, channel: int, timestamp: int) -> Sequence[TimeElement]:
+        """Answer as the engine does."""
+        got = super().watermark(channel, timestamp)
+        if not self._is_asked:
+            expected = self._specification.watermark(channel, timestamp)
+            if got != expected:
+                self._judge(f"watermark {timestamp} of channel {channel}", expected, got)
+        return got
+
+    def status(self, channel: int, is_idle: bool) -> Sequence[TimeElement]:
+        """Answer as the engine does."""
+        got = super().status(channel, is_idle)
+        if not self._is_asked:
+            expected = self._specification.status(channel, is_idle)
+            if got != expected:
+                self._judge(f"channel {channel} is {'idle' if is_idle else 'active'}", expected, got)
+        return got
+
+    def ended(self, channel: int, timestamp: int) -> Sequence[TimeElement]:
+        """Answer as the engine does."""
+        self._is_asked = True
+        got = super().ended(channel, timestamp)
+        self._is_asked = False
+        expected = self._specification.ended(channel, timestamp)
+        if got != expected:
+            self._judge(f"the end of channel {channel}", expected, got)
+        return got
+
+    def _judge(self, event: str, expected: Sequence[TimeElement], got: Sequence[TimeElement]) -> None:
+        if list(got) != list(expected):
+            self._watch.deviate(f"valve of {self._name}", event, list(expected), list(got))
