@@ -253,7 +253,7 @@ class ProgramFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def names(self, placeholder: str) -> bool:
         """Return whether a placeholder stands anywhere in the file."""
-        return any(placeholder in _WORD.findall(text) for _, text, _ in _texts(self))
+        return any(placeholder in _WORD.findall(text) for _, text, _ in placed_texts(self))
 
 
 def read_program_file(path: Path, flink_version: str = "") -> ProgramFile:
@@ -320,7 +320,7 @@ def filled(text: str, values: Mapping[str, str]) -> str:
 def _contradictions(file: ProgramFile) -> Iterator[str]:
     """Yield what is wrong with a file whose fields have the right types."""
     words = _words_of(file)
-    for place, text, known in _texts(file):
+    for place, text, known in placed_texts(file):
         for name in _WORD.findall(text):
             if name not in words and name.partition(".")[0] not in PLACEHOLDERS:
                 yield f"{place}: {{{name}}} stands for nothing{_near(name, known)}"
@@ -417,7 +417,7 @@ def _patterns(file: ProgramFile) -> Iterator[tuple[str, str]]:
         yield f"marks.{point}", pattern
 
 
-def _texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
+def placed_texts(file: ProgramFile) -> Iterator[tuple[str, str, Collection[str]]]:
     """Yield each text in which placeholders may stand, with its place and the placeholders known there."""
     program, hooks = file.program, file.hooks
     all_words = _words_of(file)

@@ -22,6 +22,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
+from posixpath import normpath
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,7 @@ from onceproof.harness.explanation.sentences import sentence_of
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.history import ROWS_FOUND, ROWS_GONE, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.program_family import ProgramFamily
+from onceproof.harness.model.program_file import placed_texts
 from onceproof.harness.model.run_record import RunRecord
 from onceproof.harness.model.scenario import Scenario, to_json
 from onceproof.harness.model.system import System, Versioned
@@ -105,7 +107,7 @@ def keep_evidence(
     )
     files: dict[str, bytes] = {f"files/{name}": content for name, content in record.files.items()}
     if isinstance(family, ProgramFamily):
-        files |= {f"{PROGRAM}/{name}": content for name, content in _sources(family).items()}
+        files |= _sources(family)
     files[TIMELINE] = "".join(f"{line}\n" for line in _timeline(history, record)).encode()
     files["input.jsonl"] = b"".join(map(_line, _input(record)))
     files["output.jsonl"] = b"".join(map(_line, _looks(history, record)))
@@ -145,17 +147,25 @@ def _versions(system: System, family: Family) -> Iterator[tuple[str, str]]:
 
 
 def _sources(family: ProgramFamily) -> Mapping[str, bytes]:
-    """Return the program's file, its oracle, and the files that the command names, if they are beside it."""
+    """Return by place in the archive what a replay reads: the program's file, and what it names beside it.
+
+    These are the oracle, which may stand in a neighboring folder, templates, each ``{here}/FILE``, and the
+    folder's Python files if a process finds modules there.
+    """
     here = family.path.absolute().parent
-    texts = [*family.file.program.command, *family.file.program.resume, *family.file.program.prepare]
+    texts = [text for _, text, _ in placed_texts(family.file)]
     named = [text.partition("{here}/")[2] for text in texts if text.startswith("{here}/")]
+    named += [each.template for each in family.file.render]
+    if "{here}" in texts:
+        named += [path.name for path in here.glob("*.py")]
     found = {}
     for name in (family.path.name, family.file.oracle, *named):
-        path = here / name
+        path, place = here / name, normpath(f"{PROGRAM}/{name}")
+        home = here.parent if name == family.file.oracle else here
         with suppress(OSError):
-            is_beside = bool(name) and path.resolve().is_relative_to(here.resolve())
-            if is_beside and path.is_file() and path.stat().st_size <= _MOST_BYTES_OF_SOURCE:
-                found[path.relative_to(here).as_posix()] = path.read_bytes()
+            is_near = bool(name) and path.resolve().is_relative_to(home.resolve())
+            if is_near and path.is_file() and path.stat().st_size <= _MOST_BYTES_OF_SOURCE:
+                found[place] = path.read_bytes()
     return found
 
 

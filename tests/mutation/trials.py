@@ -4,8 +4,8 @@ Rules:
 
 - The checkout is never edited. A worker has one copy of it, in which it makes and undoes an edit at a time.
 - An edited file has a new time, so no bytecode of the unedited file stands for it, and none is written.
-- A process that ends without an outcome (a signal, the limit of processor time) is killed by "the end of its
-  process": `onceproof run` would not have come to an end either.
+- A process that ends without an outcome (a signal, the limit of processor time) is tried once more: what ends
+  a process from outside catches no edit. One that ends so again is killed by the end of its process.
 """
 
 from __future__ import annotations
@@ -60,20 +60,24 @@ def copied_tree(folder: Path) -> Path:
 def tried(copy: Path, edit: Edit | None, seed: int, scenarios: int) -> Outcome:
     """Make an edit in a copy, run the scenarios until one fails, and undo it; None: there is no edit."""
     if edit is None:
-        return _run(copy, seed, scenarios)
+        return _run(copy, seed, scenarios) or _ENDED
     file = copy / edit.path
     source, times = file.read_bytes(), file.stat()
     file.write_bytes(edit.applied_to(source))
     # An edit within the second in which the bytecode was made would not be seen.
     os.utime(file, (times.st_atime, times.st_mtime + 10))
     try:
-        return _run(copy, seed, scenarios)
+        return _run(copy, seed, scenarios) or _run(copy, seed, scenarios) or _ENDED
     finally:
         file.write_bytes(source)
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def _run(copy: Path, seed: int, scenarios: int) -> Outcome:
+_ENDED: Final = Outcome(killed=True, by="the end of its process", scenarios=0, family="")
+
+
+def _run(copy: Path, seed: int, scenarios: int) -> Outcome | None:
+    """Return the outcome of the scenarios in a copy; None if the process ended without one."""
     with TemporaryDirectory(dir=copy) as folder:
         command = [sys.executable, "-P", str(Path(__file__).with_name("one_edit.py")), str(copy)]
         try:
@@ -88,7 +92,7 @@ def _run(copy: Path, seed: int, scenarios: int) -> Outcome:
             )
             return Outcome(**json.loads(ended.stdout))
         except (ValueError, TypeError, subprocess.TimeoutExpired):
-            return Outcome(killed=True, by="the end of its process", scenarios=0, family="")
+            return None
 
 
 def try_all(edits: Sequence[Edit], seed: int, scenarios: int, workers: int) -> Iterator[tuple[Edit, Outcome]]:

@@ -19,6 +19,21 @@ from onceproof.harness.trials.evidence import evidence_folder, keep_evidence, pr
 from tests.harness.systems.program.programs import COPIES_LINES, RECORDS, program, scenario_of
 
 SIGNATURE = ("exactly_once", "duplicated")
+ORACLE = """
+record_schema = row_schema = "id BIGINT, key STRING"
+def generate(random):
+    from onceproof import Workload
+    return Workload({"numbers": [(n, (n, "k0")) for n in range(6)]})
+def expected(records, declared):
+    return [value for split in records.values() for _, value in split]
+"""
+MORE = """environment = { PYTHONPATH = "{here}" }
+[hooks]
+before_restart = ["sh", "{here}/again.sh"]
+[[render]]
+template = "sink.properties"
+file = "sink.properties"
+"""
 
 
 @pytest.fixture
@@ -93,6 +108,27 @@ def test_the_archive_shows_what_was_seen_with_its_times(results: Path) -> None:
     assert '"by":"look 1","what":"rows_found","rows":[[0],[0]]' in files["output.jsonl"]
     assert files["versions.txt"].startswith("onceproof ")
     assert {"program/program.py", "program/job.toml", "scenario.json"} <= files.keys()
+
+
+def test_the_archive_has_the_files_that_a_replay_reads(tmp_path: Path) -> None:
+    here, oracle = tmp_path / "jobs", tmp_path / "shared" / "oracle.py"
+    here.mkdir()
+    oracle.parent.mkdir()
+    oracle.write_text(ORACLE)
+    path = program(here, COPIES_LINES, begin='oracle = "../shared/oracle.py"', more=MORE)
+    for name in ("imported.py", "again.sh", "sink.properties", "secrets.txt"):
+        (here / name).write_text("own")
+    scenario = scenario_of(path)
+    record, out = RunRecord(), tmp_path / "out"
+    family = load_family(str(path))
+    folder = evidence_folder(out, family.name, SIGNATURE)
+    keep_evidence(folder, CommandSystem(), family, scenario, History(record=record), SIGNATURE, "Twice.")
+    kept = {file.relative_to(folder).as_posix() for file in folder.rglob("*.*")}
+    named = {"job.toml", "program.py", "imported.py", "again.sh", "sink.properties"}
+    assert {name for name in kept if name.startswith(("program/", "shared/"))} == {
+        "shared/oracle.py",
+        *(f"program/{name}" for name in named),
+    }
 
 
 def test_the_draft_says_what_was_promised_observed_and_how_to_repeat_it(results: Path) -> None:
