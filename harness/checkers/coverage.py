@@ -19,7 +19,7 @@ from typing import Final
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.model.fault_kinds import POINTS, FaultKind, Point
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
-from onceproof.harness.model.scenario import Barriers
+from onceproof.harness.model.job_settings import Barriers
 
 PROPERTY = "coverage"
 FAULT_NEVER_FIRED = "fault never fired"

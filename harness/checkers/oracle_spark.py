@@ -191,8 +191,9 @@ class SparkOracle:
                 # Spark sends the plan of all families to every task, so there are no more tasks than cores.
                 found = differing.coalesce(cores).collect()
             except SPARK_ERRORS as error:
-                names = ", ".join(each.family.name for each in families)
-                raise FamilyError(f"oracle_sql of family {names}: {one_line(error)}") from None
+                first, *others = [each.family.name for each in families]
+                whose = f"family {first}" + (f" and {len(others)} others" if others else "")
+                raise FamilyError(f"oracle_sql of {whose}: {one_line(error)}") from None
         differences = [_difference(families[row["place"]].family, row) for row in found]
         return sorted(differences, key=lambda each: (each.family, each.scenario))
 

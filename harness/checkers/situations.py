@@ -116,6 +116,8 @@ SITUATIONS: Final = (
     Situation("killed while stopping", "a stop whose savepoint is complete, and not committed"),
     Situation("record late after a restore", "event time that a restored job begins anew", "window_sum"),
     Situation("incremental checkpoint restored", "files that several checkpoints share"),
+    Situation("failed for good, then submitted again", "what a job leaves that ends by its restart strategy"),
+    Situation("parallelism limit left to the checkpoint", "key groups of a limit that no job has set"),
     Situation("function left", "an exit that is taken for the end of the job"),
     Situation("restored from a changed input", "positions in an input that is another one by now"),
     Situation("changed input reported", "a job that goes on where it has to give up"),
@@ -152,13 +154,16 @@ class _Watch:
         "earlier_parallelisms",
         "ended",
         "expired",
+        "first_process",
         "found",
         "has_ended_process",
+        "has_failed",
         "in_attempt",
         "in_flight_restores",
         "input_changed",
         "latest",
         "notification_lost",
+        "other_process_restored",
         "output_taken",
         "parallelism",
         "pending",
@@ -190,6 +195,7 @@ class _Watch:
         self.barren = self.chain = self.checkpoints = self.in_attempt = self.savepoint = 0
         self.parallelism = 0
         self.restored: int | None = None
+        self.first_process = ""
         self.died_at = ""
         """The point of the last kill of the attempt."""
         self.expired = self.declined = self.refused = self.savepoint_since = False
@@ -197,7 +203,7 @@ class _Watch:
         self.power_cut = self.deletion_failed = self.stopping = self.discarded = False
         self.was_rescaled = False
         """Whether the attempt is over because its user has rescaled the job."""
-        self.input_changed = self.output_taken = False
+        self.input_changed = self.output_taken = self.has_failed = self.other_process_restored = False
         self.latest: Mapping[str, Any] = _NO_PAYLOAD
 
     def transaction_visible(self, subject: str, payload: Mapping[str, Any]) -> None:
@@ -270,6 +276,7 @@ class _Watch:
             self.found.add("cancelled with a savepoint")
 
     def job_failed(self, subject: str, payload: Mapping[str, Any]) -> None:
+        self.has_failed = True
         if self.input_changed:
             self.found.add("changed input reported")
 
@@ -326,6 +333,7 @@ class _Watch:
     def attempt_started(self, subject: str, payload: Mapping[str, Any]) -> None:
         found, restored, parallelism = self.found, payload["restored"], payload["parallelism"]
         self.attempts += 1
+        self.first_process = self.first_process or subject.partition(".")[0]
         before = self.parallelism
         if self.attempts > 1:
             self._followed(restored)
@@ -333,12 +341,15 @@ class _Watch:
                 self._rescaled(before, parallelism, restored)
         if self.stopping and not self.stopped:
             found.add("killed while stopping")
+        if self.has_failed:
+            found.add("failed for good, then submitted again")
         if self.stopped:
             found.add("stopped and started again")
             if parallelism != before:
                 found.add("stopped and rescaled")
         if restored is not None:
             self._restored(restored, parallelism != before)
+            self.other_process_restored |= subject.partition(".")[0] != self.first_process
             if self.input_changed:
                 found.add("restored from a changed input")
             if self.output_taken:
@@ -460,4 +471,6 @@ def situations_of(scenario: Scenario, history: History) -> tuple[str, ...]:
         found.add("record late after a restore")
     if scenario.incremental is True and watch.restores:
         found.add("incremental checkpoint restored")
+    if scenario.leaves_max_parallelism is True and watch.other_process_restored:
+        found.add("parallelism limit left to the checkpoint")
     return tuple(sorted(found))

@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.oracle import Oracle
 from onceproof.harness.model.history import (
@@ -46,6 +48,7 @@ from onceproof.harness.model.history import (
     WRITE_REFUSED,
     History,
 )
+from onceproof.harness.model.job_settings import LONGEST_DELAYS
 from onceproof.harness.model.scenario import COORDINATOR, Scenario
 
 LATE_RESTART: Final = "late restart"
@@ -86,7 +89,7 @@ class Timeliness:
         """Return the violations in the order of their steps."""
         interval_ms = max(scenario.checkpoint_interval_ms, scenario.checkpoint_mode.min_pause_ms)
         longest_ms = {
-            RESTART_WAIT: scenario.restart_delay_ms,
+            RESTART_WAIT: _longest_delay_ms(scenario),
             INTERVAL_WAIT: interval_ms,
             EXPIRY_WAIT: scenario.checkpoint_timeout_ms,
         }
@@ -183,6 +186,12 @@ class Timeliness:
             found.append(Violation(self.property, SILENT_FAILURE, f"task {task}, step {step}", witness))
         refused.clear()
         return found
+
+
+def _longest_delay_ms(scenario: Scenario) -> int:
+    restarts, delay_ms = scenario.restarts, scenario.restart_delay_ms
+    grows = restarts is not UNSET and restarts.strategy == "exponential_delay"
+    return LONGEST_DELAYS * delay_ms if grows else delay_ms
 
 
 def _backed_off(wait_ms: int, interval_ms: int) -> int:

@@ -32,14 +32,8 @@ from onceproof.harness.explanation.descriptions import (
     priority_text,
 )
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.scenario import (
-    ALIGNED,
-    USUAL_WATERMARK_INTERVAL_MS,
-    CheckpointMode,
-    Operation,
-    Scenario,
-    Schedule,
-)
+from onceproof.harness.model.job_settings import ALIGNED, CheckpointMode
+from onceproof.harness.model.scenario import USUAL_WATERMARK_INTERVAL_MS, Operation, Scenario, Schedule
 from onceproof.reports.text import counted
 
 Effect: TypeAlias = Literal["matters", "changes", "idle"]
@@ -218,6 +212,11 @@ def _setting_decisions(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     if scenario.started_ms is not UNSET:
         date = datetime.fromtimestamp(scenario.starts_at_ms / 1000, UTC)
         yield f"a clock that starts at {date:%Y-%m-%d %H:%M} UTC", replace(scenario, started_ms=UNSET)
+    if scenario.restarts is not UNSET:
+        yield f"a restart strategy of {scenario.restarts}", replace(scenario, restarts=UNSET)
+    if scenario.leaves_max_parallelism is True:
+        text = "a maximum parallelism that restarted processes take from the checkpoint"
+        yield text, replace(scenario, leaves_max_parallelism=UNSET)
     if scenario.is_endless:
         yield "sources without an end", replace(scenario, endless=UNSET)
 

@@ -37,6 +37,7 @@ from onceproof.harness.generation.drawn_operations import (
     draw_rescales,
     draw_upgrade,
 )
+from onceproof.harness.generation.drawn_settings import with_settings
 from onceproof.harness.generation.drawn_times import with_times
 from onceproof.harness.generation.drawn_workloads import workload_of
 from onceproof.harness.generation.fault_patterns import (
@@ -71,12 +72,11 @@ from onceproof.harness.model.family import (
 from onceproof.harness.model.family_places import is_built_in
 from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.job_settings import Barriers, CheckpointMode
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     USUAL_WATERMARK_INTERVAL_MS,
     ActionClass,
-    Barriers,
-    CheckpointMode,
     Fault,
     InputRecord,
     Operation,
@@ -94,7 +94,7 @@ from onceproof.harness.model.step_limits import (
     held_up_ms,
 )
 
-GENERATION: Final = 21
+GENERATION: Final = 22
 """Raised whenever the same seed begins to give another scenario with the same records.
 
 A further kind of fault does not raise it: only scenarios in which the kind occurs are others then."""
@@ -160,6 +160,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     scenario = _draw(family, seed, drawing)
     if may_expire(family) and scenario.is_endless:
         scenario = _with_time_to_drain(scenario)
+    scenario = with_settings(scenario, seed, options_of(family).draws_graphs)
     return scenario if is_built_in(family) else with_times(scenario, seed, options_of(family).waits_ms)
 
 

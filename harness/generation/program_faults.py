@@ -29,20 +29,13 @@ from onceproof.harness.model.chance import Chance, Lots, derived_seed
 from onceproof.harness.model.family import NOTHING_DECLARED
 from onceproof.harness.model.fault_kinds import MARK, Delay, FaultKind, Means, Point, ServerName
 from onceproof.harness.model.faults import FAULTS, drawn_kinds
+from onceproof.harness.model.job_settings import Barriers, CheckpointMode
 from onceproof.harness.model.program_ends import BYTES_MARK, TRANSACTION_MARKS
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import READ_POINT, SEEN_POINT, STARTED_POINT, ProgramFile
 from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.program_processes import OwnFault
-from onceproof.harness.model.scenario import (
-    ANY_TASK,
-    Barriers,
-    CheckpointMode,
-    Fault,
-    Operation,
-    Scenario,
-    Schedule,
-)
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation, Scenario, Schedule
 
 LONGEST_WAIT_MS: Final = 120
 """From a point to a kill, at most."""

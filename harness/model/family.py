@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 from onceproof.harness.model.columns import OrderedBy, columns_of, is_tolerance, wrong_comparison
 from onceproof.harness.model.history import Cut, Row
 from onceproof.harness.model.job_io import JobIO as JobIO
-from onceproof.harness.model.scenario import Barriers, InputRecord, Parameter, RecordValue, Scenario
+from onceproof.harness.model.job_settings import Barriers
+from onceproof.harness.model.scenario import InputRecord, Parameter, RecordValue, Scenario
 from onceproof.harness.model.system_homes import HOMES
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from onceproof.engine.outside_files import read_at_most
 from onceproof.harness.model.fault_kinds import MARK, FaultKind, Means, Point, ServerName
 from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.job_settings import ALIGNED, CheckpointMode, Count, Positive, Restarts
 
 FORMAT_VERSION: Final = 1
 
@@ -71,15 +72,11 @@ OperationKind: TypeAlias = Literal["savepoint", "stop", "cancel", "terminate", "
 ENDS: Final[frozenset[OperationKind]] = frozenset({"stop", "cancel", "upgrade"})
 """Requests with which a job ends, and is started again."""
 StateBackend: TypeAlias = Literal["hashmap", "rocksdb"]
-Barriers: TypeAlias = Literal["aligned", "unaligned", "at_least_once"]
 
 ACTION_CLASSES: Final[tuple[ActionClass, ...]] = get_args(ActionClass)
 
 COORDINATOR: Final = "coordinator"
 ANY_TASK: Final = "*"
-
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -171,27 +168,6 @@ class Parallelism(NamedTuple):
     sink: int
 
 
-class CheckpointMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How barriers travel, and how closely one checkpoint may follow another."""
-
-    barriers: Barriers = "aligned"
-    aligned_timeout_ms: Count = 0
-    """For unaligned checkpoints: milliseconds of alignment before they become unaligned; 0: none."""
-    max_concurrent: Positive = 1
-    min_pause_ms: Count = 0
-
-    def __str__(self) -> str:
-        words = [self.barriers.replace("_", " ").replace("at least once", "at-least-once")]
-        if self.aligned_timeout_ms:
-            words = [f"unaligned after {self.aligned_timeout_ms} ms"]
-        if self.max_concurrent > 1:
-            words.append(f"up to {self.max_concurrent} at a time")
-        if self.min_pause_ms:
-            words.append(f"{self.min_pause_ms} ms between two")
-        return ", ".join(words)
-
-
-ALIGNED: Final = CheckpointMode()
 USUAL_WATERMARK_INTERVAL_MS: Final = 200
 """The engine's default of ``pipeline.auto-watermark-interval``."""
 
@@ -257,6 +233,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     it, drained. If unset, all records are there from the beginning and the sources end behind them."""
     started_ms: Count | msgspec.UnsetType = msgspec.UNSET
     """What the wall clock of the simulation shows at the start; the epoch if unset."""
+    restarts: Restarts | msgspec.UnsetType = msgspec.UNSET
+    """The restart strategy; a fixed delay and any number of restarts if unset."""
+    leaves_max_parallelism: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether a process takes the maximum parallelism of a checkpoint that it finds, and sets none itself."""
     needed: Needed | msgspec.UnsetType = msgspec.UNSET
     """Of a shrunk scenario that stays large: its parts, which it needs. No run reads it."""
 

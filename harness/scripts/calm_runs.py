@@ -32,7 +32,8 @@ from onceproof.harness.model.history import (
     Row,
     rows_at_end,
 )
-from onceproof.harness.model.scenario import CheckpointMode, Fault, Scenario, Schedule, most_steps
+from onceproof.harness.model.job_settings import CheckpointMode
+from onceproof.harness.model.scenario import Fault, Scenario, Schedule, most_steps
 from onceproof.harness.model.step_limits import ample_horizon, ample_timeout_ms
 from onceproof.harness.systems.simulation.world import World
 

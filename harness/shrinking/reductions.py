@@ -23,11 +23,11 @@ from msgspec.structs import replace
 
 from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS
 from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.job_settings import CheckpointMode
 from onceproof.harness.model.scenario import (
     ACTION_CLASSES,
     ANY_TASK,
     ActionClass,
-    CheckpointMode,
     Fault,
     InputRecord,
     Operation,
@@ -54,6 +54,8 @@ PLAIN_SETTINGS: Final = {
     "started_ms": UNSET,
     "state_backend": UNSET,
     "incremental": UNSET,
+    "restarts": UNSET,
+    "leaves_max_parallelism": UNSET,
 }
 PLAIN_MAX_PARALLELISM: Final = 4
 SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)

@@ -21,14 +21,8 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_times import HOUR_MS, LONGEST_MS
 from onceproof.harness.model.family import Family, options_of
-from onceproof.harness.model.scenario import (
-    CheckpointMode,
-    Fault,
-    Operation,
-    OperationKind,
-    Scenario,
-    Schedule,
-)
+from onceproof.harness.model.job_settings import CheckpointMode
+from onceproof.harness.model.scenario import Fault, Operation, OperationKind, Scenario, Schedule
 from onceproof.harness.model.step_limits import with_ample_limits
 
 SEVERAL_RECORDS: Final = 3

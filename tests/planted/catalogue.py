@@ -79,6 +79,7 @@ THEMES: Final = (
     "restarts_and_sweeps",
     "splits_and_windows",
     "upgrades",
+    "settings",
 )
 """In the order in which the bugs are measured."""
 

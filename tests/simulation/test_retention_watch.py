@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.scenario import CheckpointMode, Scenario
+from onceproof.harness.model.job_settings import CheckpointMode
+from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.comparison_runs import RecordedRun, recorded_run
 from onceproof.harness.systems.simulation.retention_watch import RetentionWatch, lost_files

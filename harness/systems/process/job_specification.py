@@ -16,9 +16,9 @@ import msgspec
 
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import address_of
+from onceproof.harness.model.job_settings import Barriers
 from onceproof.harness.model.scenario import (
     USUAL_WATERMARK_INTERVAL_MS,
-    Barriers,
     Fault,
     InputRecord,
     Operation,

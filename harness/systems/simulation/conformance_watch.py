@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.configuration.alignment import CheckpointOptions
 from onceproof.engine.elements import CheckpointBarrier
@@ -37,12 +39,20 @@ from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import Restore
 from onceproof.engine.task.task import RUNNING, Task
 from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
+from onceproof.harness.model.job_settings import LONGEST_DELAYS
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import is_replayed
 from onceproof.harness.specifications import Deviation
 from onceproof.harness.specifications.barriers import BarrierRules, goes_ahead_behind
 from onceproof.harness.specifications.job import JobRules, JobSpecification
-from onceproof.harness.specifications.restart_waits import FOREVER, FixedDelay
+from onceproof.harness.specifications.restart_waits import (
+    FOREVER,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestarts,
+    Strategy,
+)
 from onceproof.harness.specifications.restored_shares import restored_mismatch
 from onceproof.harness.specifications.valves import ValveSpecification
 from onceproof.harness.systems.simulation.agenda import Clock
@@ -58,6 +68,26 @@ _OVERTAKEN: Final = frozenset(
 )
 """The edges on which records may be overtaken, in a job that is not refused for its own partitioners."""
 MOST_CHARACTERS: Final = 600
+
+
+JITTER: Final = 0.1
+"""The engine's default of ``restart-strategy.exponential-delay.jitter-factor``, as Flink documents it."""
+
+
+def _restart_waits(scenario: Scenario) -> Strategy:
+    asked, delay_ms = scenario.restarts, scenario.restart_delay_ms
+    if asked is UNSET:
+        return FixedDelay(FOREVER, delay_ms)
+    match asked.strategy:
+        case "none":
+            return NoRestarts()
+        case "fixed_delay":
+            return FixedDelay(asked.most, delay_ms)
+        case "failure_rate":
+            return FailureRate(asked.most, asked.window_ms, delay_ms)
+        case "exponential_delay":
+            longest_ms = LONGEST_DELAYS * delay_ms
+            return ExponentialDelay(delay_ms, longest_ms, 2, asked.window_ms, JITTER, asked.most)
 
 
 class ConformanceWatch:
@@ -88,7 +118,7 @@ class ConformanceWatch:
         scenario, settings = self._scenario, graph.settings
         mode = scenario.checkpoint_mode
         rules = JobRules(
-            FixedDelay(FOREVER, scenario.restart_delay_ms),
+            _restart_waits(scenario),
             scenario.checkpoint_timeout_ms,
             mode.max_concurrent,
             mode.min_pause_ms,

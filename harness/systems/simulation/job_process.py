@@ -16,6 +16,7 @@ import weakref
 import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.checkpoint.completed_store import JobOutcome
@@ -40,6 +41,7 @@ from onceproof.engine.job.events import (
     MasterEvent,
     StartRestartTimer,
 )
+from onceproof.engine.job.restart_strategies import Chance
 from onceproof.engine.messages import (
     DeclineCheckpoint,
     Send,
@@ -163,6 +165,10 @@ class SimulatedProcess(Execution):
         """Whether its job master has died."""
         self._restored = 0
         """How many tasks of the attempt were restored; those that died since have left ``tasks``."""
+
+    def chance(self) -> Chance:
+        """Return the same numbers in each run."""
+        return Random(0).random
 
     def now(self) -> int:
         """Return the time of the simulated clock in milliseconds."""

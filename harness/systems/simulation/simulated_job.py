@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.engine.api.datastream import StreamExecutionEnvironment
@@ -16,7 +17,11 @@ from onceproof.engine.configuration import (
     UNLIMITED_RESTARTS,
     CheckpointSettings,
     Configuration,
+    ExponentialDelayRestarts,
+    FailureRateRestarts,
     FixedDelayRestarts,
+    NoRestarts,
+    RestartSettings,
     StateBackendSettings,
     job_settings,
 )
@@ -24,6 +29,7 @@ from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.family_places import check_table_keys
 from onceproof.harness.model.history import Cut
+from onceproof.harness.model.job_settings import LONGEST_DELAYS
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.systems.job_configuration import check_configuration
 from onceproof.harness.systems.simulation.external_system import OPEN, TransactionalSystem
@@ -50,6 +56,27 @@ def _backend(scenario: Scenario) -> StateBackendSettings:
     return _DATABASES_THAT_SHARE if scenario.incremental is True else DATABASES
 
 
+def _restarts(scenario: Scenario) -> RestartSettings:
+    wanted, delay_ms = scenario.restarts, scenario.restart_delay_ms
+    if wanted is UNSET:
+        return FixedDelayRestarts(UNLIMITED_RESTARTS, delay_ms)
+    match wanted.strategy:
+        case "none":
+            return NoRestarts()
+        case "fixed_delay":
+            return FixedDelayRestarts(wanted.most, delay_ms)
+        case "failure_rate":
+            return FailureRateRestarts(wanted.most, wanted.window_ms, delay_ms)
+        case "exponential_delay":
+            return ExponentialDelayRestarts(
+                initial_backoff_ms=delay_ms,
+                max_backoff_ms=LONGEST_DELAYS * delay_ms,
+                backoff_multiplier=2,
+                reset_threshold_ms=wanted.window_ms,
+                attempts=wanted.most,
+            )
+
+
 def simulated_settings(scenario: Scenario) -> CheckpointSettings:
     """Return what the scenario says of checkpoints and restarts; everything else is the engine's default."""
     mode = scenario.checkpoint_mode
@@ -64,7 +91,7 @@ def simulated_settings(scenario: Scenario) -> CheckpointSettings:
         timeout_ms=scenario.checkpoint_timeout_ms,
         tolerable_failures=scenario.tolerable_failures,
         num_retained=scenario.retained,
-        restarts=FixedDelayRestarts(UNLIMITED_RESTARTS, scenario.restart_delay_ms),
+        restarts=_restarts(scenario),
         state_backend=_backend(scenario),
     )
 
@@ -95,6 +122,7 @@ class SimulatedJob:
         "has_sink",
         "is_upgraded",
         "keyed_parallelism",
+        "sets_max_parallelism",
     )
 
     def __init__(
@@ -109,6 +137,8 @@ class SimulatedJob:
         """Of the keyed operators in the next attempt."""
         self.has_sink = False
         """Whether the graph that was built last writes to a sink of the harness."""
+        self.sets_max_parallelism = True
+        """Whether the next graph has a maximum parallelism of its own, or that of the checkpoint."""
         self.is_upgraded = False
         """Whether the next process runs the new version of the job."""
 
@@ -147,7 +177,8 @@ class SimulatedJob:
         scenario, parallelism = self._scenario, self.keyed_parallelism
         environment = StreamExecutionEnvironment(Configuration())
         environment.set_parallelism(parallelism)
-        environment.set_max_parallelism(scenario.max_parallelism)
+        if self.sets_max_parallelism:
+            environment.set_max_parallelism(scenario.max_parallelism)
         environment.get_config().set_auto_watermark_interval(scenario.watermark_interval)
         given = Configuration(environment.get_configuration())
         io = SimulatedIO(scenario, parallelism, self._log, self._external)

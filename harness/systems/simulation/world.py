@@ -32,7 +32,7 @@ from onceproof.engine.task.outputs import Queue
 from onceproof.harness.model.exit_codes import is_full
 from onceproof.harness.model.family import Family, FamilyError, source_file
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import UPGRADE, History
+from onceproof.harness.model.history import FAULT_FIRED, UPGRADE, History
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.clock_jumps import first_ahead_ms
@@ -88,6 +88,7 @@ class World:
     """One run of one scenario."""
 
     __slots__ = (
+        "_causes",
         "_chooser",
         "_family_file",
         "_is_fair",
@@ -137,6 +138,8 @@ class World:
         self.faults = FaultInjector(
             scenario.faults, clock, agenda, recorder, self.requests, self.job, processes
         )
+        self._causes = 0
+        """What had gone wrong when the job was submitted last, in number."""
         self._watch = ConformanceWatch(scenario, clock)
         self._orphans = OrphanedTasks(processes, agenda, clock, scenario.restart_delay_ms)
         self._ports = ProcessPorts(
@@ -321,6 +324,9 @@ class World:
                 recovered = self.requests.recover()
             for metadata in recovered.checkpoints:
                 self.recorder.checkpoint_found(metadata)
+            self.job.sets_max_parallelism = not (
+                self._scenario.leaves_max_parallelism is True and recovered.checkpoints
+            )
             self.processes.current = SimulatedProcess(self._ports, self.job.build_graph(), recovered)
             self._orphans.hand_over()
         except ProcessKilled as death:
@@ -428,9 +434,18 @@ class World:
         self.end()
 
     def job_failed(self, cause: str) -> None:
-        """The job has failed for good: end the run."""
+        """The job has failed for good: its user submits it again, if its restart strategy is a drawn one.
+
+        What fails although nothing has gone wrong since the last submission would fail each time.
+        """
         self.recorder.job_failed(cause)
-        self.end()
+        struck = [kind for _, kind, _, _ in self.history.events if kind == FAULT_FIRED]
+        causes = len(struck) + self.history.statistics.stops_failed
+        if self._scenario.restarts is not msgspec.UNSET and causes > self._causes:
+            self._causes = causes
+            self._end_process()
+        else:
+            self.end()
 
     def _sum_up(self) -> None:
         """Look for what was left behind, and add the statistics and the trace to the history."""

@@ -22,7 +22,7 @@ from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.family import NOTHING_DECLARED, FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Row
-from onceproof.harness.model.scenario import CheckpointMode
+from onceproof.harness.model.job_settings import CheckpointMode
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.trials.output_files import OutputUnwritable

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.consistent_cut import ConsistentCut
-from onceproof.harness.model.scenario import CheckpointMode
+from onceproof.harness.model.job_settings import CheckpointMode
 
 if TYPE_CHECKING:
     from tests.harness.conftest import Run

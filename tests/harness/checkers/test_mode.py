@@ -8,7 +8,7 @@ import pytest
 
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.mode import Mode
-from onceproof.harness.model.scenario import CheckpointMode
+from onceproof.harness.model.job_settings import CheckpointMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

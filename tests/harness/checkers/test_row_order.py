@@ -13,7 +13,7 @@ from onceproof.harness.explanation.sentences import sentence_of
 from onceproof.harness.model.columns import OrderedBy
 from onceproof.harness.model.family import FamilyOptions
 from onceproof.harness.model.history import History, Row, Stand
-from onceproof.harness.model.scenario import CheckpointMode
+from onceproof.harness.model.job_settings import CheckpointMode
 from tests.harness.conftest import WordCount
 
 if TYPE_CHECKING:

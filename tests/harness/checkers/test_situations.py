@@ -186,9 +186,16 @@ STORIES: Final[dict[str, Callable[[], Story]]] = {
     "visible output taken away before a restore": lambda: (
         Story().starts().completes(1).strikes("move_output", "committed").starts(1)
     ),
+    "failed for good, then submitted again": lambda: (
+        Story().starts().says("job_failed", "no restart left").dies().starts()
+    ),
     "killed while stopping": lambda: Story().starts().completes(1, stops=True).starts(1),
 }
-BY_STATISTICS: Final = {"record late after a restore", "incremental checkpoint restored"}
+BY_STATISTICS: Final = {
+    "record late after a restore",
+    "incremental checkpoint restored",
+    "parallelism limit left to the checkpoint",
+}
 
 
 def seen(story: Story, run: Run, **changes: Any) -> tuple[str, ...]:
@@ -241,6 +248,15 @@ def test_restore_of_an_incremental_checkpoint_is_one_of_a_database(sound_run: Ru
     changes = {"state_backend": "rocksdb", "incremental": True}
     assert "incremental checkpoint restored" in seen(story, sound_run, **changes)
     assert "incremental checkpoint restored" not in seen(Story().starts(), sound_run, **changes)
+
+
+def test_limit_is_left_to_the_checkpoint_by_another_process_that_restores(sound_run: Run) -> None:
+    name, changes = "parallelism limit left to the checkpoint", {"leaves_max_parallelism": True}
+    restored = Story().starts().completes(1).dies().starts(1)
+    assert name in seen(restored, sound_run, **changes)
+    assert name not in seen(restored, sound_run)
+    assert name not in seen(Story().starts().completes(1).starts(1), sound_run, **changes)
+    assert name not in seen(Story().starts().dies().starts(), sound_run, **changes)
 
 
 def test_reasons_of_the_coordinator_are_those_of_the_engine() -> None:

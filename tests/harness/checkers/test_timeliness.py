@@ -17,7 +17,8 @@ from onceproof.harness.checkers.timeliness import (
     Timeliness,
 )
 from onceproof.harness.model.history import EXPIRY_WAIT, INTERVAL_WAIT, RESTART_WAIT, History
-from onceproof.harness.model.scenario import COORDINATOR, CheckpointMode, Schedule
+from onceproof.harness.model.job_settings import CheckpointMode
+from onceproof.harness.model.scenario import COORDINATOR, Schedule
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from onceproof.harness.model.family import (
     Rows,
 )
 from onceproof.harness.model.history import History, Row
-from onceproof.harness.model.scenario import CheckpointMode
+from onceproof.harness.model.job_settings import CheckpointMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

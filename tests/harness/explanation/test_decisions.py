@@ -13,7 +13,8 @@ from onceproof.harness.checkers.verdict import is_same_failure
 from onceproof.harness.explanation.decisions import decision_lines, decisions_of, measure_decisions
 from onceproof.harness.explanation.descriptions import operation_text
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.scenario import CheckpointMode, Fault, Operation, Scenario, Schedule, check
+from onceproof.harness.model.job_settings import CheckpointMode
+from onceproof.harness.model.scenario import Fault, Operation, Scenario, Schedule, check
 from onceproof.harness.shrinking.reductions import size_of
 from onceproof.harness.trials.examination import shrink_scenario, shrink_to_needed, what_it_takes
 from onceproof.harness.trials.trial import scenario_of, try_scenario

@@ -62,7 +62,7 @@ def test_the_shrinker_removes_all_that_the_failure_does_not_need() -> None:
 
 def test_a_shrink_takes_few_runs() -> None:
     drawn = (scenario for seed in count() if large(scenario := generate(FAMILY, seed)))
-    results = [shrink(each, needs_two_records_and_a_late_kill, LOST) for each in islice(drawn, 9)]
+    results = [shrink(each, needs_two_records_and_a_late_kill, LOST) for each in islice(drawn, 25)]
     assert median(result.runs for result in results) < 100
     # Where a small scenario has to be drawn, there are as many tries as that is given.
     assert max(result.runs for result in results) <= MOST_RUNS

@@ -22,8 +22,9 @@ from onceproof.harness.checkers import PROPERTIES, properties_asked_of
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import DEVIATED, History
+from onceproof.harness.model.job_settings import CheckpointMode
 from onceproof.harness.model.mutants.patching import replaced
-from onceproof.harness.model.scenario import CheckpointMode, Operation, Scenario
+from onceproof.harness.model.scenario import Operation, Scenario
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
 from onceproof.harness.trials.trial import scenario_of
 

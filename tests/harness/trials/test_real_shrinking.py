@@ -14,7 +14,8 @@ from onceproof.harness.explanation.decisions import decisions_of
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
-from onceproof.harness.model.scenario import CheckpointMode, Fault, Operation, Scenario, Schedule, check
+from onceproof.harness.model.job_settings import CheckpointMode
+from onceproof.harness.model.scenario import Fault, Operation, Scenario, Schedule, check
 from onceproof.harness.model.system import System, find_system
 from onceproof.harness.systems.structured.points import prepared
 from onceproof.harness.trials.real_shrinking import MOST_RUNS, MOST_TRIES, RealRuns, shrink
