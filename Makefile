@@ -106,7 +106,7 @@ run-tests:
 nightly: setup ## run the night: flights under kills, planted bugs, a campaign; report in reports/out/index.html
 	@$(RUN)/python -m tests.nightly $(OPTIONS)
 
-reach: setup ## what 5,000 scenarios never run of the engine, against the list with the reasons; three minutes
+reach: setup ## what 5,000 scenarios never run of the engine, against the list with the reasons
 	@$(RUN)/python -m tests.reach $(OPTIONS)
 
 # In a copy of the tree for each processor; OPTIONS="--edits 20 --seed 7" draws others.
