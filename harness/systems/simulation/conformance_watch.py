@@ -177,7 +177,7 @@ class ConformanceWatch:
         self._barrier_rules = (
             BarrierRules("aligned") if is_aligned else BarrierRules(mode.barriers, mode.aligned_timeout_ms)
         )
-        self._barriers_of.clear()
+        self.forget()
         self._handler = None
         return self
 
@@ -222,6 +222,12 @@ class ConformanceWatch:
         watch = self._barriers_of.get(task.id)
         if watch is not None and due_ms in watch.timers:
             watch.timers.remove(due_ms)
+
+    def forget(self) -> None:
+        """Let go of all tasks, which hold what holds them."""
+        for watch in self._barriers_of.values():
+            watch.task = None
+        self._barriers_of.clear()
 
     @property
     def step(self) -> int:

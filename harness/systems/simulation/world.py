@@ -490,6 +490,7 @@ class World:
     def _let_go(self) -> None:
         """Break the cycles between the world and what is in it, which the collector would have to find."""
         self._slots, self._queues = [], []
+        self._watch.forget()
         self.processes.clear()
         self.agenda.clear()
         self.external.forget_listeners()
