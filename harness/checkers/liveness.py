@@ -9,7 +9,9 @@ Anomalies:
 - job failed: the job gave up, although its restart strategy allows one more restart. A job whose input has
   changed, or whose checkpoints are gone, has to give up, if it cannot do without: then it is asked to name
   what has changed.
-- restarted too often: the job restarts where its restart strategy tells it to give up.
+- restarted too often: the job restarts where its restart strategy tells it to give up. Failures count in the
+  life of a process. A history does not say when an attempt failed, so of strategies that look at the time it
+  is only known how many failures they need before they give up.
 - unfinished: the run ended in neither way, and the job had not finished.
 """
 

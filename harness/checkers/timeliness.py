@@ -48,7 +48,6 @@ from onceproof.harness.model.history import (
     WRITE_REFUSED,
     History,
 )
-from onceproof.harness.model.job_settings import LONGEST_DELAYS
 from onceproof.harness.model.scenario import COORDINATOR, Scenario
 
 LATE_RESTART: Final = "late restart"
@@ -88,8 +87,9 @@ class Timeliness:
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return the violations in the order of their steps."""
         interval_ms = max(scenario.checkpoint_interval_ms, scenario.checkpoint_mode.min_pause_ms)
+        restarts, delay_ms = scenario.restarts, scenario.restart_delay_ms
         longest_ms = {
-            RESTART_WAIT: _longest_delay_ms(scenario),
+            RESTART_WAIT: delay_ms if restarts is UNSET else restarts.longest_delay_ms(delay_ms),
             INTERVAL_WAIT: interval_ms,
             EXPIRY_WAIT: scenario.checkpoint_timeout_ms,
         }
@@ -186,12 +186,6 @@ class Timeliness:
             found.append(Violation(self.property, SILENT_FAILURE, f"task {task}, step {step}", witness))
         refused.clear()
         return found
-
-
-def _longest_delay_ms(scenario: Scenario) -> int:
-    restarts, delay_ms = scenario.restarts, scenario.restart_delay_ms
-    grows = restarts is not UNSET and restarts.strategy == "exponential_delay"
-    return LONGEST_DELAYS * delay_ms if grows else delay_ms
 
 
 def _backed_off(wait_ms: int, interval_ms: int) -> int:

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.job_settings import Restarts, RestartStrategy
+from onceproof.harness.model.job_settings import LOOK_AT_TIME, Restarts, RestartStrategy
 from onceproof.harness.model.scenario import Scenario
 
 RESTARTS: Final = 0.06
@@ -55,8 +55,7 @@ def draw_restarts(chance: Chance) -> Restarts:
     """Draw a restart strategy that allows few restarts."""
     strategy = chance.weighted(STRATEGIES)
     most = 0 if strategy == "none" else chance.weighted(MOST_RESTARTS)
+    if strategy not in LOOK_AT_TIME:
+        return Restarts(strategy, most)
     # Both need a failure to begin with.
-    looks_at_time = strategy in ("failure_rate", "exponential_delay")
-    return Restarts(
-        strategy, max(1, most) if looks_at_time else most, chance.integer(*WINDOWS_MS) if looks_at_time else 0
-    )
+    return Restarts(strategy, max(1, most), chance.integer(*WINDOWS_MS))

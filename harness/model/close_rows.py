@@ -55,8 +55,9 @@ def forms_of(expected: Mapping[Row, int], visible: Iterable[Row], amounts_of: Am
         buckets[_exact_part(row, amounts_of(row))][1].append(row)
     forms: defaultdict[Row, list[Row]] = defaultdict(list)
     for wanted, seen in buckets.values():
-        amounts = amounts_of([*wanted, *seen][0])
-        places = [place for place in sorted(amounts) if place < len([*wanted, *seen][0])]
+        one = (wanted or seen)[0]
+        amounts = amounts_of(one)
+        places = [place for place in sorted(amounts) if place < len(one)]
         wanted.sort(key=lambda row: _sort_key(row, places))
         seen.sort(key=lambda row: _sort_key(row, places))
         for row, match in zip(seen, _matched(wanted, seen, amounts, places), strict=True):

@@ -2,10 +2,8 @@
 
 Rules:
 
-- Failures are counted in the life of a process: a job that is submitted anew begins to count anew.
-- What a strategy allows is stated here a second time, from Flink's documentation: judges do not import the
-  accused. A history does not say at what time an attempt failed, so of strategies that look at the time it is
-  only known how many failures they need before they give up.
+- Here stands what a scenario asks for. Engine, specifications and checkers each say for themselves what a
+  job has to do about it: judges do not import the accused.
 """
 
 from __future__ import annotations
@@ -20,8 +18,12 @@ RestartStrategy: TypeAlias = Literal["none", "fixed_delay", "failure_rate", "exp
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 
+DELAY_GROWTH: Final = 2
+"""How many times as long as the delay before it each delay of exponential_delay is."""
 LONGEST_DELAYS: Final = 4
 """How many times as long as the first delay of exponential_delay its longest one is."""
+LOOK_AT_TIME: Final[tuple[RestartStrategy, ...]] = ("failure_rate", "exponential_delay")
+"""The strategies that may forget failures."""
 
 
 class CheckpointMode(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -76,4 +78,8 @@ class Restarts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     @property
     def looks_at_time(self) -> bool:
         """Whether failures may be forgotten."""
-        return self.strategy in ("failure_rate", "exponential_delay")
+        return self.strategy in LOOK_AT_TIME
+
+    def longest_delay_ms(self, first_ms: int) -> int:
+        """Return the longest delay before a restart; ``first_ms`` is the first one."""
+        return LONGEST_DELAYS * first_ms if self.strategy == "exponential_delay" else first_ms

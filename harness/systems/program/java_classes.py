@@ -41,8 +41,8 @@ def with_archive(family: ProgramFamily, process: Process, words: list[str], *, m
 
 def keep_new(family: ProgramFamily) -> None:
     """Put new archives in the places of earlier ones."""
-    for archive in {_archive_of(family, process) for process in family.file.processes} - {None}:
-        assert archive is not None, "the others are left out"
+    archives = {_archive_of(family, process) for process in family.file.processes}
+    for archive in filter(None, archives):
         archive.unlink(missing_ok=True)
         if _unfinished(archive).is_file():
             _unfinished(archive).replace(archive)

@@ -39,7 +39,7 @@ from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import Restore
 from onceproof.engine.task.task import RUNNING, Task
 from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve
-from onceproof.harness.model.job_settings import LONGEST_DELAYS
+from onceproof.harness.model.job_settings import DELAY_GROWTH
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.model.seeds import is_replayed
 from onceproof.harness.specifications import Deviation
@@ -68,8 +68,6 @@ _OVERTAKEN: Final = frozenset(
 )
 """The edges on which records may be overtaken, in a job that is not refused for its own partitioners."""
 MOST_CHARACTERS: Final = 600
-
-
 JITTER: Final = 0.1
 """The engine's default of ``restart-strategy.exponential-delay.jitter-factor``, as Flink documents it."""
 
@@ -86,8 +84,8 @@ def _restart_waits(scenario: Scenario) -> Strategy:
         case "failure_rate":
             return FailureRate(asked.most, asked.window_ms, delay_ms)
         case "exponential_delay":
-            longest_ms = LONGEST_DELAYS * delay_ms
-            return ExponentialDelay(delay_ms, longest_ms, 2, asked.window_ms, JITTER, asked.most)
+            longest_ms = asked.longest_delay_ms(delay_ms)
+            return ExponentialDelay(delay_ms, longest_ms, DELAY_GROWTH, asked.window_ms, JITTER, asked.most)
 
 
 class ConformanceWatch:

@@ -29,7 +29,7 @@ from onceproof.engine.graph import JobGraph
 from onceproof.harness.model.family import Family, options_of
 from onceproof.harness.model.family_places import check_table_keys
 from onceproof.harness.model.history import Cut
-from onceproof.harness.model.job_settings import LONGEST_DELAYS
+from onceproof.harness.model.job_settings import DELAY_GROWTH
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.systems.job_configuration import check_configuration
 from onceproof.harness.systems.simulation.external_system import OPEN, TransactionalSystem
@@ -70,8 +70,8 @@ def _restarts(scenario: Scenario) -> RestartSettings:
         case "exponential_delay":
             return ExponentialDelayRestarts(
                 initial_backoff_ms=delay_ms,
-                max_backoff_ms=LONGEST_DELAYS * delay_ms,
-                backoff_multiplier=2,
+                max_backoff_ms=wanted.longest_delay_ms(delay_ms),
+                backoff_multiplier=DELAY_GROWTH,
                 reset_threshold_ms=wanted.window_ms,
                 attempts=wanted.most,
             )
