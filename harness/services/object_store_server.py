@@ -36,6 +36,7 @@ BUCKET: Final = "onceproof"
 _KEY: Final = "onceproof"
 _SECRET: Final = "onceproof-secret"
 _REGION: Final = "us-east-1"
+_MOTO: Final = (sys.executable, "-P", "-m", "onceproof.harness.services.moto_server")
 _START_S: Final = 60.0
 _PROBE_S: Final = 2.0
 _PAUSE_S: Final = 0.02
@@ -128,7 +129,7 @@ class ObjectStoreServer:
         at = f"{LOOPBACK}:{self.port}"
         if self._versitygw is None:
             require("the object store moto", S3_SERVER)
-            return [sys.executable, "-P", "-m", "moto.server", "-H", LOOPBACK, "-p", str(self.port)]
+            return [*_MOTO, LOOPBACK, str(self.port)]
         (self.folder / "data" / BUCKET).mkdir(parents=True, exist_ok=True)
         access = ["--access", _KEY, "--secret", _SECRET, "--region", _REGION]
         return [self._versitygw, "--port", at, *access, "--quiet", "posix", str(self.folder / "data")]
