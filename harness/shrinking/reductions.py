@@ -56,6 +56,7 @@ PLAIN_SETTINGS: Final = {
     "incremental": UNSET,
     "restarts": UNSET,
     "leaves_max_parallelism": UNSET,
+    "without_checkpoints": UNSET,
 }
 PLAIN_MAX_PARALLELISM: Final = 4
 SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)
