@@ -308,7 +308,7 @@ def test_a_continuous_trigger_of_processing_time_fires_at_multiples_of_its_inter
 
 def test_continuous_trigger_fires_once_behind_the_end_by_the_wall_clock(bench):
     trigger = ContinuousProcessingTimeTrigger(10)
-    assigner = TumblingEventTimeWindows.of(Time.milliseconds(20))
+    assigner = TumblingEventTimeWindows(20)
     tested = bench.open(operator(assigner, trigger=trigger, fold=Sum(), function=None))
     bench.now = 1000
     feed(tested, ("a", 1, 5))
