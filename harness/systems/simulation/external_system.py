@@ -25,10 +25,10 @@ from onceproof.harness.model.family import Rows
 from onceproof.harness.model.history import History
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.systems.client_errors import OUTSIDE, reported_by
 from onceproof.harness.systems.commit_faults import LATE_COMMIT, answer, refuse
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda, Clock
+from onceproof.harness.systems.simulation.client_errors import OUTSIDE, reported_by
 
 _CONTROL = CLASS_INDEX["message_control"]
 

@@ -34,7 +34,7 @@ from onceproof.engine.connectors.kafka.transactions import (
 )
 from onceproof.harness.model.family import KAFKA
 from onceproof.harness.model.injected_error import InjectedError
-from onceproof.harness.systems.client_errors import reported_by
+from onceproof.harness.systems.simulation.client_errors import reported_by
 from onceproof.harness.systems.simulation.external_system import (
     ABORTED,
     OPEN,

@@ -28,7 +28,7 @@ from onceproof.engine.connectors.jdbc.two_phase_database import (
     transaction_name_of,
 )
 from onceproof.harness.model.family import POSTGRES
-from onceproof.harness.systems.client_errors import reported_by
+from onceproof.harness.systems.simulation.client_errors import reported_by
 from onceproof.harness.systems.simulation.external_system import (
     COMMITTED,
     OPEN,

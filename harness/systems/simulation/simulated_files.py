@@ -28,7 +28,7 @@ from onceproof.engine.connectors.commit_ledger import entry_of
 from onceproof.engine.connectors.part_files import hidden_name, mark_of
 from onceproof.harness.model.history import as_tuple
 from onceproof.harness.model.injected_error import InjectedError
-from onceproof.harness.systems.client_errors import OUTSIDE, client_error
+from onceproof.harness.systems.simulation.client_errors import OUTSIDE, client_error
 from onceproof.harness.systems.simulation.external_system import (
     COMMITTED,
     OPEN,

@@ -35,7 +35,7 @@ from onceproof.harness.model.family import S3
 from onceproof.harness.model.history import as_tuple
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Parameter
-from onceproof.harness.systems.client_errors import client_error, reported_by
+from onceproof.harness.systems.simulation.client_errors import client_error, reported_by
 from onceproof.harness.systems.simulation.external_system import (
     ABORTED,
     COMMITTED,

@@ -18,7 +18,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.owner_ids import OWNER_DIGITS
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
-from onceproof.harness.systems.client_errors import OUTSIDE, reported_by
+from onceproof.harness.systems.simulation.client_errors import OUTSIDE, reported_by
 from onceproof.harness.systems.simulation.external_system import (
     SinkOfSeveral,
     TransactionalSystem,

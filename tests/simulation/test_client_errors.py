@@ -24,7 +24,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.injected_error import InjectedError, is_injected
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.shrinking.reductions import simpler_faults
-from onceproof.harness.systems.client_errors import (
+from onceproof.harness.systems.simulation.client_errors import (
     KAFKA_ERRORS,
     OUTSIDE,
     POSTGRES_ERRORS,
