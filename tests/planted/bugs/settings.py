@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, Final
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.restart_strategies import FailureRateRestart, FixedDelayRestart
 from onceproof.engine.operators import sink
 from onceproof.engine.runtime import job_driver
+from onceproof.engine.state import hashmap
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
+
+YEAR_MS: Final = 365 * 24 * 3_600_000
+"""The time to live of states in random jobs."""
 
 
 @mutant(
@@ -96,4 +101,24 @@ def attempts_without_checkpoints_commit_what_is_open(reached: Reached) -> Iterat
         self.notify_checkpoint_complete(1)
 
     with replaced(sink.SinkOperator, "commit_without_checkpoints", forgetful):
+        yield
+
+
+@mutant(
+    id="snapshots-lack-living-values",
+    breaks="exactly_once",
+    summary="the cleanup in full snapshots leaves out values that were last used a tenth of a second ago",
+    families=("random_job",),
+)
+def snapshots_lack_living_values(reached: Reached) -> Iterator[None]:
+    """It takes the time to live for that of another state; the running job keeps its own."""
+    sound = hashmap._unexpired
+
+    def hasty(entries: dict[Any, Any], kind: str, last_expired: int) -> dict[Any, Any]:
+        kept = sound(entries, kind, last_expired + YEAR_MS - 100)
+        if kept != sound(entries, kind, last_expired):
+            reached()
+        return kept
+
+    with replaced(hashmap, "_unexpired", hasty):
         yield
