@@ -12,8 +12,8 @@ class InjectedError(TransientError):
     means: Means = ""
     """By what the fault came about. Each end of a job answers with the error of its own client for it."""
 
-    def __init__(self, message: str = "", means: Means = "") -> None:
-        super().__init__(message)
+    def __init__(self, *said: object, means: Means = "") -> None:
+        super().__init__(*said)
         self.means = means
 
 

@@ -90,7 +90,7 @@ def test_an_injected_error_is_what_the_adapter_makes_of_the_clients(end: str, me
     with pytest.raises(OSError, match="refused|" + SAID_BY_KAFKA) as real:
         ADAPTERS[end](means)
     with pytest.raises(OSError, match="refused") as injected, reported_by(end):
-        raise InjectedError("refused", means)
+        raise InjectedError("refused", means=means)
     assert type(injected.value) is type(real.value)
     assert injected.value.errno == real.value.errno
     assert is_injected(injected.value)

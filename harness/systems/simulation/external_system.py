@@ -254,7 +254,7 @@ class TransactionalSystem:
         fault = self.abort_fault()
         if fault is not None:
             self._perform_later(fault, f"late abort {name}", lambda: self._abort_late(name))
-            raise InjectedError(f"abort of {name} timed out", fault.means)
+            raise InjectedError(f"abort of {name} timed out", means=fault.means)
         self.abort(name)
 
     def _abort_late(self, name: str) -> None:
