@@ -69,7 +69,7 @@ class Fencing:
                     violate(VISIBLE_TWICE, f"transaction {subject}", step, transaction=subject)
                 visible.add(subject)
             elif kind == COMMIT_FAILED and not scenario.takes_checkpoints:
-                # Nobody can hold a commit back that takes place after its answer.
+                # No attempt can hold a commit back that takes place after its answer.
                 listed.add(subject)
                 inherited.add(subject)
             elif kind == CHECKPOINT_COMPLETED:

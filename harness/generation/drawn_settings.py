@@ -9,7 +9,7 @@ Rules:
 - A job without checkpoints commits at its end, and each attempt begins anew. It gets no requests, which need
   savepoints, and its input has an end. Where the order of arrival decides about rows, attempts differ: of the
   families that declare their choices only drawn graphs, whose rows are certain, run in this way. A user's own
-  family never does: nobody runs a job in this way that shall survive a failure.
+  family never does: its user wants it to survive failures.
 - A stop or cancel may move keyed state to the other backend, in either direction.
 - A process that takes its maximum parallelism from a checkpoint computes the same as one that sets it.
 """
