@@ -35,6 +35,8 @@ SEED = 4
 IN_TURN = 4
 """So many relations a family takes."""
 FEWEST_SETTLED = 60
+PAIRS = ("textbook_pairs", "textbook_pairs_in_a_union_list")
+"""Which two records meet in them follows from how a list state is dealt out, also without any schedule."""
 
 
 class Relation(NamedTuple):
@@ -152,7 +154,7 @@ def differences(family: Family, calm: Scenario, names: Iterator[str]) -> list[st
 
 def test_what_means_the_same_gives_the_same_rows_in_all_families() -> None:
     found = {}
-    for number, name in enumerate(family_names()):
+    for number, name in enumerate(name for name in family_names() if name not in PAIRS):
         family = load_family(name)
         found[name] = differences(family, calm_scenario(family), in_turn(number))
     assert sum(each is not None for each in found.values()) >= FEWEST_SETTLED
