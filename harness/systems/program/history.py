@@ -54,6 +54,11 @@ class ProgramHistory:
         return bool(self.history.statistics.coverage)
 
     @property
+    def is_undisturbed(self) -> bool:
+        """Whether nothing has been done to the first start of the program."""
+        return self.starts == 1 and not self.was_struck
+
+    @property
     def transaction_marks(self) -> tuple[str, ...]:
         """The marks of transactions that were passed."""
         return tuple([mark for mark in OF_TRANSACTIONS if mark in self.history.statistics.points])

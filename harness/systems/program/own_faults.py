@@ -109,11 +109,42 @@ class StrikingFault(threading.Thread):
             return f"{request.method} {url}: {getattr(error, 'reason', None) or error}"
 
 
-def striking(
-    file: ProgramFile, fault: Fault, fill: Callable[[str], str], folder: Path, place: str
-) -> StrikingFault:
-    """Let a fault of a scenario begin to strike. Raises FamilyError if the file does not describe it."""
-    own = {each.name: each for each in file.fault}.get(fault.name)
-    if own is None:
-        raise FamilyError(f"{place}: the scenario has a fault {fault.name!r}, which the file does not have")
-    return StrikingFault(own, fault.delay / 1000, fill, folder, place)
+class OwnFaults:
+    """Those of one trial that have begun to strike and are not undone.
+
+    Args:
+        file: that describes them.
+        folder: of the trial.
+        place: the path of the file, for errors.
+    """
+
+    def __init__(self, file: ProgramFile, folder: Path, place: str) -> None:
+        self._described = {each.name: each for each in file.fault}
+        self._folder = folder
+        self._place = place
+        self._striking: list[StrikingFault] = []
+
+    @property
+    def are_striking(self) -> bool:
+        """Whether one is not undone."""
+        return bool(self._striking)
+
+    def strike(self, fault: Fault, fill: Callable[[str], str]) -> None:
+        """Let a fault of a scenario begin to strike. Raises FamilyError if the file does not describe it."""
+        own = self._described.get(fault.name)
+        if own is None:
+            raise FamilyError(
+                f"{self._place}: the scenario has a fault {fault.name!r}, which the file does not have"
+            )
+        self._striking.append(StrikingFault(own, fault.delay / 1000, fill, self._folder, self._place))
+
+    def has_undone(self) -> bool:
+        """Return whether one was undone since the last call. Raises FamilyError if that does not work."""
+        before = len(self._striking)
+        self._striking = [each for each in self._striking if not each.is_over()]
+        return len(self._striking) < before
+
+    def end(self) -> None:
+        """Undo all, and return when that is done."""
+        for each in self._striking:
+            each.end()
