@@ -108,6 +108,15 @@ class Measured(msgspec.Struct, frozen=True):
         seconds = max(least, _TIMES_TO_MISS * (self.first_row_seconds + self.settle_seconds))
         return seconds + _SECONDS_OF_A_SESSION if KAFKA in servers and are_missing else seconds
 
+    def seconds_after_answers(self, servers: Collection[str], pause_seconds: float) -> float:
+        """Return after how long missing rows are late where the program has answered all that was done to it.
+
+        Its start is over, so nothing but its pauses between rows is waited for. ``pause_seconds`` is the
+        longest one in the present start: the machine may be busier than it was.
+        """
+        least = _LEAST_SECONDS_TO_COME_BACK if servers else _LEAST_SECONDS_TO_MISS
+        return max(least, _TIMES_TO_MISS * max(self.settle_seconds, _TIMES_TO_SETTLE * pause_seconds))
+
     def seconds_of_run(self, starts: int) -> float:
         """Return after how long a run with so many starts is cut off, whatever happens in it."""
         return max(_LEAST_SECONDS_OF_A_RUN, _TIMES_OF_A_RUN * self.seconds * (1 + starts))

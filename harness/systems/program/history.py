@@ -59,6 +59,12 @@ class ProgramHistory:
         return self.starts == 1 and not self.was_struck
 
     @property
+    def was_struck_as_a_whole(self) -> bool:
+        """Whether all that has struck were kills and pauses of all its processes, which leave no session."""
+        struck = [FAULTS[kind] for kind, _ in self.history.statistics.coverage]
+        return all(each.strikes in ("process", "pause") or each.victims == "all" for each in struck)
+
+    @property
     def transaction_marks(self) -> tuple[str, ...]:
         """The marks of transactions that were passed."""
         return tuple([mark for mark in OF_TRANSACTIONS if mark in self.history.statistics.points])

@@ -37,8 +37,8 @@ from onceproof.harness.systems.process.process_table import (
 )
 
 MOST_LINES_SAID: Final = 20
-_SECONDS_BEFORE_RESTART: Final = 0.1
-"""After a process has ended by itself, while others live."""
+SECONDS_BEFORE_RESTART: Final = 0.1
+"""After a process has ended by itself."""
 _STACK_LINE: Final = re.compile(r"\s*(at [\w.$/<>]+\(|\.\.\. \d+ more$)")
 
 
@@ -244,7 +244,7 @@ class RunningProgram:
                 each.has_ended = each.by_itself = True
                 if each.process.restart == "always":
                     each.start.discard()
-                    each.restart_at = now + _SECONDS_BEFORE_RESTART
+                    each.restart_at = now + SECONDS_BEFORE_RESTART
                 if each.start.exit_code or each.process.restart == "always":
                     causes.append(f"{each.process.name}: {_cause(each.start)}")
         return causes

@@ -46,15 +46,19 @@ from onceproof.harness.systems.program.hooks import render, run_hook
 from onceproof.harness.systems.program.java_classes import keep_new, with_archive
 from onceproof.harness.systems.program.marks import MarkWatch, watches
 from onceproof.harness.systems.program.own_faults import OwnFaults
-from onceproof.harness.systems.program.pace import Pace
-from onceproof.harness.systems.program.process import Launched, ProgramProcess, RunningProgram, last_output
+from onceproof.harness.systems.program.pace import LateRows, Pace
+from onceproof.harness.systems.program.process import (
+    SECONDS_BEFORE_RESTART,
+    Launched,
+    ProgramProcess,
+    RunningProgram,
+    last_output,
+)
 from onceproof.harness.systems.program.waiting_faults import WaitingFaults, records_in_turn
 
 MOST_OWN_ENDS: Final = 8
 """How many times in a row a program may end by itself without a new row."""
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
-_SECONDS_BEFORE_RESTART: Final = 0.1
-"""After a program has ended by itself."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class ProgramRun:
     measured: Measured | None
     """By the control run; None: this is the control run."""
     clusters: JobClusters = field(default_factory=JobClusters)
+    late_rows: LateRows = field(default_factory=LateRows)
     _job: JobTrial | None = None
     _history: ProgramHistory = field(init=False)
     _process: RunningProgram | None = None
@@ -86,7 +91,6 @@ class ProgramRun:
     _held_from: int = 0
     """How many records are given before the last ones of their splits, which are held back."""
     _given: int = 0
-    _given_at: float = 0.0
     _log: Path | None = None
     """What the last start has printed."""
     _expected: Counter[Row] | None = None
@@ -103,7 +107,8 @@ class ProgramRun:
         self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
         self._own = OwnFaults(self.family.file, self.folder, str(self.family.path))
         self._waiting = WaitingFaults((*self.faults, *self.scenario.asked))
-        self._pace = Pace(self.family.file, self.measured, self._worked_seconds, self.ends.output.read_at)
+        rest = self.ends.output.read_at, self.late_rows
+        self._pace = Pace(self.family.file, self.measured, self._worked_seconds, *rest)
 
     def run(self) -> History:
         """Run the trial to its end and return its history. Raises FamilyError, SetUpProblem, ServiceError."""
@@ -128,7 +133,8 @@ class ProgramRun:
                 now = time.monotonic()
                 self._start_if_due(now)
                 self._read_log()
-                if following is not None and self._may_give(now) and not self._holds_back(now):
+                may_give = self._is_ready and self._pace.may_give(now)
+                if following is not None and may_give and not self._holds_back(now):
                     self._give(*following)
                     following = next(records, None)
                     if following is None:
@@ -267,7 +273,7 @@ class ProgramRun:
             return
         self._ended(cause)
         self._by_supervisor = True
-        self._restart_at = time.monotonic() + _SECONDS_BEFORE_RESTART
+        self._restart_at = time.monotonic() + SECONDS_BEFORE_RESTART
 
     def _ended(self, cause: str) -> None:
         """Note that the program, or a process of it, has ended by itself; it may have failed for good."""
@@ -281,15 +287,6 @@ class ProgramRun:
             self._is_over = self._is_cut_off = True
 
     # Records.
-
-    def _may_give(self, now: float) -> bool:
-        """Return whether the program can take the next record: it is up, and the last one was a while ago."""
-        if not self._is_ready or now < self._given_at + self.family.file.pace_ms / 1000:
-            return False
-        # A program that does not say when it is ready has had as long as its first row took.
-        if self.measured is None or self.family.file.ready:
-            return True
-        return now - self._pace.started >= self.measured.first_row_seconds
 
     def _holds_back(self, now: float) -> bool:
         """Return whether the last records wait for faults, and for the program to run again after them."""
@@ -305,7 +302,6 @@ class ProgramRun:
         self.ends.input.give(split, record)
         self._history.given(split, record)
         self._given += 1
-        self._given_at = time.monotonic()
         self._pace.give()
         self._pass(READ_POINT)
 
@@ -416,7 +412,8 @@ class ProgramRun:
         if self._expected is not None and not self._lacks_rows:
             # A start that has nothing to repeat is as quiet as one that has not come to it yet.
             return self._pace.is_settled()
-        return self._pace.is_quiet(are_missing=self._lacks_rows)
+        is_late = self._lacks_rows and self._history.was_struck_as_a_whole and self._pace.is_late()
+        return is_late or self._pace.is_quiet(are_missing=self._lacks_rows)
 
     def _is_out_of_time(self) -> bool:
         """Return whether a program that cannot be asked to end has done nothing for too long."""

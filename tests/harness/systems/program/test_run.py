@@ -163,7 +163,11 @@ def test_a_program_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "done", "missing"),
     [
-        (COPIES_LINES, 'when = "exit"\nmost_seconds = 0.5', "the (end of the program|first row|missing rows)"),
+        (
+            COPIES_LINES,
+            'when = "exit"\nmost_seconds = 0.5',
+            "the (end of the program|first row|missing rows)",
+        ),
         ("import time; time.sleep(600)", "quiet_seconds = 0.3", "the first row"),
     ],
 )
@@ -171,7 +175,9 @@ def test_a_program_that_is_stuck_before_any_fault_is_a_set_up_problem(
     tmp_path: Path, text: str, done: str, missing: str
 ) -> None:
     path = program(tmp_path, text, f"{FILES}[done]\n{done}\n")
-    said = rf"the set-up does not work: {missing} did not come in \S+ s, before any fault\. In the control run"
+    said = (
+        rf"the set-up does not work: {missing} did not come in \S+ s, before any fault\. In the control run"
+    )
     with pytest.raises(SetUpProblem, match=said):
         tried(path)
 
