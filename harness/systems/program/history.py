@@ -28,6 +28,10 @@ StandOf: TypeAlias = Callable[[int, int], Sequence[Stand]]
 
 PROCESS: Final = "process"
 OUTPUT: Final = "output"
+_OF_ALL: Final = frozenset(
+    [kind for kind, row in FAULTS.items() if row.strikes in ("process", "pause") or row.victims == "all"]
+)
+"""The kinds of faults that strike all processes of a program at once."""
 
 
 @dataclass(slots=True)
@@ -61,8 +65,7 @@ class ProgramHistory:
     @property
     def was_struck_as_a_whole(self) -> bool:
         """Whether all that has struck were kills and pauses of all its processes, which leave no session."""
-        struck = [FAULTS[kind] for kind, _ in self.history.statistics.coverage]
-        return all(each.strikes in ("process", "pause") or each.victims == "all" for each in struck)
+        return all(kind in _OF_ALL for kind, _ in self.history.statistics.coverage)
 
     @property
     def transaction_marks(self) -> tuple[str, ...]:
