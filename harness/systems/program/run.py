@@ -105,7 +105,8 @@ class ProgramRun:
 
     def __post_init__(self) -> None:
         self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
-        self._own = OwnFaults(self.family.file, self.folder, str(self.family.path))
+        patience = 0.0 if self.measured is None else self.measured.quiet_seconds((), are_missing=True)
+        self._own = OwnFaults(self.family.file, self.folder, str(self.family.path), patience)
         self._waiting = WaitingFaults((*self.faults, *self.scenario.asked))
         rest = self.ends.output.read_at, self.late_rows
         self._pace = Pace(self.family.file, self.measured, self._worked_seconds, *rest)
