@@ -237,11 +237,8 @@ def _asked_in_vain(broker: KafkaBroker) -> Iterator[None]:
         yield
     except (KafkaException, TimeoutError) as error:
         cause = error.args[0] if error.args else None
-        if isinstance(cause, KafkaError) and cause.code() not in (
-            KafkaError._TRANSPORT,
-            KafkaError._TIMED_OUT,
-            KafkaError._ALL_BROKERS_DOWN,
-        ):
+        # What a broker answers has a code from 0 on; the others are the client's own.
+        if isinstance(cause, KafkaError) and cause.code() >= 0:
             raise
         said = f" ({cause.str()})" if isinstance(cause, KafkaError) else ""
         raise ServiceError(
