@@ -223,7 +223,7 @@ class CountTrigger(Trigger):
         if type(window_size) is not int or window_size < 1:
             raise ValueError(f"a count trigger needs a whole number of at least 1, not {window_size!r}")
         self.window_size = window_size
-        self._count = ReducingStateDescriptor("count", _sum, Types.LONG())
+        self.count_descriptor = ReducingStateDescriptor("count", _sum, Types.LONG())
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
@@ -235,7 +235,7 @@ class CountTrigger(Trigger):
         return CountTrigger(window_size)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        count: ReducingState = ctx.get_partitioned_state(self._count)
+        count: ReducingState = ctx.get_partitioned_state(self.count_descriptor)
         count.add(1)
         if count.get() >= self.window_size:
             count.clear()
@@ -253,10 +253,10 @@ class CountTrigger(Trigger):
         return True
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        ctx.merge_partitioned_state(self._count)
+        ctx.merge_partitioned_state(self.count_descriptor)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        ctx.get_partitioned_state(self._count).clear()
+        ctx.get_partitioned_state(self.count_descriptor).clear()
 
 
 class _Continuous(Trigger):

@@ -94,7 +94,7 @@ from onceproof.harness.model.step_limits import (
     held_up_ms,
 )
 
-GENERATION: Final = 22
+GENERATION: Final = 23
 """Raised whenever the same seed begins to give another scenario with the same records.
 
 A further kind of fault does not raise it: only scenarios in which the kind occurs are others then."""

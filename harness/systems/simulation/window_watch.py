@@ -4,7 +4,7 @@ Rules:
 
 - A watched operator answers as the engine's does. What its functions are called with is noted, and compared
   with what the specification says after each buffer, watermark and wake-up.
-- Functions are opened once before anything else, closed once, and told of each checkpoint they listen to.
+- Functions are opened once before anything else and closed once. Listeners are notified of checkpoints.
 - The specification has windows of its own. A snapshot keeps a copy of them, a restore begins with those of
   the key groups that the subtask owns: what the engine has stored is not looked at.
 - Not watched: triggers and assigners that are the job's own, jobs in BATCH mode, and a subtask that restores

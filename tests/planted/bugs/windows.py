@@ -55,7 +55,9 @@ def delta_evictor_keeps_the_threshold(reached: Reached) -> Iterator[None]:
         last = elements[-1].value
         if any(self.delta_function(each.value, last) == self.threshold for each in elements):
             reached()
-            elements[:] = [each for each in elements if self.delta_function(each.value, last) <= self.threshold]
+            elements[:] = [
+                each for each in elements if self.delta_function(each.value, last) <= self.threshold
+            ]
         else:
             sound(self, elements, size)
 
