@@ -279,12 +279,17 @@ class _Continuous(Trigger):
             self._register_next(time - passed, window, next_fire, register)
 
     def _go_on(self, time: int, window: Window, ctx: TriggerScope, register: Callable[[int], None]) -> bool:
-        """Return whether the timer is that of the next interval; if so, register the one after it."""
+        """Return whether the timer is that of the next interval; if so, register the one after it.
+
+        None follows the end of the window: Flink registers the end again there, and fires forever where
+        the wall clock has passed the end of an event-time window (FLINK-35069).
+        """
         next_fire: ReducingState = ctx.get_partitioned_state(self._next_fire)
         if next_fire.get() != time:
             return False
         next_fire.clear()
-        self._register_next(time, window, next_fire, register)
+        if time < window.max_timestamp():
+            self._register_next(time, window, next_fire, register)
         return True
 
     def _register_next(

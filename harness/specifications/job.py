@@ -647,8 +647,6 @@ class JobSpecification:
     def _conclude_failure(self, event: Any, end: Any, step: Step) -> None:
         _require(step.is_cancelled, "the end of an attempt that failed", end)
         self._failures_ms.append(step.now)
-        if self._ending is not None and not self._ending.is_complete:
-            self._ending = None
         hopeless = False
         if type(event) is TaskFailed:
             latest_id = 0 if self.latest is None else self.latest.checkpoint_id

@@ -306,6 +306,18 @@ def test_a_continuous_trigger_of_processing_time_fires_at_multiples_of_its_inter
     assert values(tested.process_time(33)) == [3]
 
 
+def test_continuous_trigger_fires_once_behind_the_end_by_the_wall_clock(bench):
+    trigger = ContinuousProcessingTimeTrigger(10)
+    assigner = TumblingEventTimeWindows(20)
+    tested = bench.open(operator(assigner, trigger=trigger, fold=Sum(), function=None))
+    bench.now = 1000
+    feed(tested, ("a", 1, 5))
+    assert values(tested.process_time(1000)) == [1]
+    assert tested.process_time(2000) == []
+    feed(tested, ("a", 2, 6))
+    assert values(tested.process_time(2000)) == [3]
+
+
 class AtTwoTimes(Trigger):
     """Fires a window at its middle and at its end, and keeps whether it has."""
 

@@ -232,6 +232,14 @@ GOOD = {
         (MetadataStored(1), [CheckpointCompleted(1), StartRestartTimer(10, RestartDue("1.1"))]),
         (RestartDue("1.1"), [Deploy("1.2", metadata(1))]),
     ],
+    "a failure while the metadata of a stop are written": [
+        *STOPS[:-1],
+        (failed(), [CancelTasks("1.1")]),
+        (MetadataStored(1), [RequestResolved(1, 1), StartRestartTimer(10, RestartDue("1.1"))]),
+        (RestartDue("1.1"), [Deploy("1.2", metadata(1, SYNC_SAVEPOINT))]),
+        *runs("1.2")[:-1],
+        (TaskRunning("1.2", SINK), [CancelTasks("1.2"), JobFinished(stopped=True)]),
+    ],
     "a failure that no restart mends": [
         (failed(unrecoverable=True), [CancelTasks("1.1"), JobFailed("it died")])
     ],
