@@ -262,7 +262,10 @@ class WindowSpecification:
             return at_end or not by_event_time
         if of.next_fires.get(window) != time:
             return False
-        self._go_on(of, window, time)
+        del of.next_fires[window]
+        if time < window.end - 1:
+            # Flink goes on behind the end, and never stops (engine/docs/flink.md).
+            self._go_on(of, window, time)
         return True
 
     def _clear_trigger(self, of: KeyedWindows, window: Window) -> None:
@@ -299,8 +302,8 @@ class WindowSpecification:
             each for each in of.live - old if each.start <= merged.end and merged.start <= each.end
         }:
             old |= touching
-            parts = [merged, *old]
-            merged = Window(min(each.start for each in parts), max(each.end for each in parts))
+            whole = [merged, *old]
+            merged = Window(min(each.start for each in whole), max(each.end for each in whole))
         of.live -= old
         of.live.add(merged)
         if not old or old == {merged}:

@@ -83,14 +83,13 @@ def pane_assigner(kind: str, in_event_time: bool) -> Any:
 
 def pane_trigger(kind: str, in_event_time: bool) -> Any:
     """Return the trigger of a name."""
-    by_event, by_clock = EventTimeTrigger.create(), ProcessingTimeTrigger.create()
     match kind:
-        case "end":
-            return by_event if in_event_time else by_clock
-        case "other_end":
-            return by_clock if in_event_time else by_event
-        case "every":
-            every = ContinuousEventTimeTrigger if in_event_time else ContinuousProcessingTimeTrigger
+        case "end" | "other_end":
+            by_event = (kind == "end") is in_event_time
+            return EventTimeTrigger.create() if by_event else ProcessingTimeTrigger.create()
+        case "every" | "other_every":
+            by_event = (kind == "every") is in_event_time
+            every = ContinuousEventTimeTrigger if by_event else ContinuousProcessingTimeTrigger
             return every.of(Time.milliseconds(EVERY_MS))
         case "count":
             return CountTrigger.of(COUNT)

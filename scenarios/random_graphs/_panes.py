@@ -29,6 +29,7 @@ DIMENSIONS: Final = {
         "end",
         "other_end",
         "every",
+        "other_every",
         "count",
         "lasting_count",
         "never",
@@ -58,12 +59,13 @@ def is_legal(row: Row) -> bool:
     assigner, trigger, _, lateness, _, domain = row
     if lateness != "0" and (assigner in _ENDLESS or domain == "processing"):
         return False
-    if assigner in _MERGING:
-        return trigger != "never"
+    if assigner in _MERGING and trigger == "never":
+        return False
     if assigner in _ENDLESS:
         by_clock = trigger in ("end", "purging_end") and domain == "processing"
-        return not by_clock and trigger not in ("every", "purging_every", "other_end")
-    return True
+        return not by_clock and trigger not in ("every", "other_every", "purging_every", "other_end")
+    # An interval in event time has no end in sight where windows end by the clock.
+    return trigger != "other_every" or domain == "event"
 
 
 def pairs_of(row: Row) -> Iterator[Pair]:
@@ -82,7 +84,7 @@ def legal_rows() -> tuple[Row, ...]:
 def covering_rows() -> tuple[Row, ...]:
     """Return few legal rows in which each two choices meet that meet in any."""
     left = {pair for row in legal_rows() for pair in pairs_of(row)}
-    rows = []
+    rows: list[Row] = []
     while left:
         # The best of a few, for speed; where none of them has a pair that is left, the first of all.
         few = legal_rows()[len(rows) % STRIDE :: STRIDE]

@@ -88,7 +88,6 @@ POSITIONS = {
     "process_broadcast_element": calling.PairsWithCalls,
     "process": panes.PaneByProcess,
     "clear": panes.PaneByProcess,
-    "apply": panes.PaneByApply,
 }
 """The positions of a function's life in which random jobs call the API. END_MS is the end of the input."""
 
