@@ -19,9 +19,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 
 import typer
 
@@ -59,6 +60,10 @@ class Interruption:
 
     def __init__(self) -> None:
         self._first: int | None = None
+        self._heard = 0
+        """How many signals have been taken."""
+        self._dropped = 0
+        """How many exceptions have been dropped."""
         self._report = sys.unraisablehook
 
     def unraised(self, dropped: sys.UnraisableHookArgs) -> None:
@@ -68,10 +73,17 @@ class Interruption:
             self._report(dropped)
             return
         self._first = None
-        # Not here: the exception would be dropped again.
-        again = threading.Timer(_SECONDS_TO_LEAVE, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        self._dropped += 1
+        threading.Thread(target=self._send_again, args=(number, self._dropped), daemon=True).start()
+
+    def _send_again(self, number: int, dropped: int) -> None:
+        """Send the signal until it strikes behind the hook: what is raised in the hook is dropped, too."""
+        while self._first is None and self._dropped == dropped:
+            time.sleep(_SECONDS_TO_LEAVE)
+            heard = self._heard
+            os.kill(os.getpid(), number)
+            while self._heard == heard:
+                time.sleep(_SECONDS_TO_LEAVE)
 
     def exit_code(self, code: int) -> int:
         """Return the exit code of a command that ended with ``code``: 143 where SIGTERM interrupted it."""
@@ -85,9 +97,21 @@ class Interruption:
         """
         if self._first is not None:
             _end_process(EXIT_CODES[signal.Signals(number)])
-        self._first = number
+        is_dropped = _is_within(frame, Interruption.unraised.__code__)
+        if not is_dropped:
+            self._first = number
+        self._heard += 1
+        if is_dropped:
+            return
         errors = sys.modules.get("onceproof.engine.errors")
         raise KeyboardInterrupt if errors is None else errors.Interrupted
+
+
+def _is_within(frame: FrameType | None, code: CodeType) -> bool:
+    """Return whether a call of a function with that code is under way."""
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 
+from onceproof.harness.commands import endings
 from onceproof.harness.commands.endings import interruptible
 
 
@@ -22,7 +23,12 @@ def closed_and_waiting(closed: list[Closed]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_that_strikes_in_a_finalizer_is_not_lost(number: signal.Signals) -> None:
+@pytest.mark.parametrize("seconds", [endings._SECONDS_TO_LEAVE, 0])
+def test_signal_that_strikes_in_a_finalizer_is_not_lost(
+    number: signal.Signals, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without any wait the signal comes again while the hook still runs.
+    monkeypatch.setattr(endings, "_SECONDS_TO_LEAVE", seconds)
     closed = [Closed()]
     weakref.finalize(closed[0], os.kill, os.getpid(), number)
     with interruptible(), pytest.raises(KeyboardInterrupt):

@@ -131,7 +131,12 @@ def test_lookup_says_that_the_server_is_away_and_finds_it_again(trial: TrialPost
             trial.struck.calm()
             assert isinstance(error, DatabaseUnavailable)
             assert is_server_away(error)
-            assert found(lookup, 2) == [ROWS[1]]
+            # A server that has just come back may take longer than one request on a busy machine.
+            ends = time.monotonic() + PATIENCE_SECONDS
+            again = found(lookup, 2)
+            while isinstance(again[0], DatabaseUnavailable) and time.monotonic() < ends:
+                again = found(lookup, 2)
+            assert again == [ROWS[1]]
 
 
 def test_sessions_and_threads_of_a_lookup_end_when_it_is_closed(trial: TrialPostgres) -> None:
