@@ -19,10 +19,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from onceproof.harness.generation.drawn_faults import JobOutline, draw_checkpoint
 from onceproof.harness.generation.drawn_operations import savepoint_and_kill, stop_and_fault, stop_and_kill
-from onceproof.harness.generation.fault_patterns import (
-    commit_answers_with_an_error,
-    kill_at_completion_and_while_restoring,
-)
+from onceproof.harness.generation.fault_patterns import commit_answers_with_an_error
+from onceproof.harness.generation.recovery_patterns import kill_at_completion_and_while_restoring
 from onceproof.harness.generation.storage_patterns import files_cannot_be_deleted, upload_is_discarded
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation

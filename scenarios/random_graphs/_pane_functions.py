@@ -122,7 +122,7 @@ class PaneByProcess(ProcessWindowFunction, CheckpointListener):
         self._own = ValueStateDescriptor(f"{name} firings", Types.LONG())
         self._all = MapStateDescriptor(f"{name} all firings", Types.STRING(), Types.LONG())
 
-    def process(self, key: str, context: Any, elements: Iterable[Value]) -> Iterator[Value]:
+    def process(self, key: str, context: Any, elements: Iterable[Value | None]) -> Iterator[Value]:
         of_key = context.global_state().get_map_state(self._all)
         window, others = (
             str(context.window()),
@@ -153,7 +153,7 @@ class PaneByProcess(ProcessWindowFunction, CheckpointListener):
 class PaneByApply(WindowFunction):
     """Emits nothing, unless a window has a value of another key."""
 
-    def apply(self, key: str, window: Any, inputs: Iterable[Value]) -> list[Value]:
+    def apply(self, key: str, window: Any, inputs: Iterable[Value | None]) -> list[Value]:
         others = [value for value in inputs if value and value[1] not in ("", key)]
         return [("another key", key, f"{others}", 0)] if others else []
 

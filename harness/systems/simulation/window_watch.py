@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
+from itertools import zip_longest
 from typing import Any, Final, Protocol
 
 from onceproof.engine.elements import Record
@@ -83,8 +84,9 @@ def assigner_of(assigner: Any) -> Assigner | None:
         return Assigner("session", by_event_time=assigner.is_event_time())
     if kind not in _OTHERS:
         return None
-    size, *slide = assigner.lengths_ms
-    return Assigner(_OTHERS[kind], size, *(slide or [size]), assigner.offset_ms, assigner.is_event_time())  # type: ignore[arg-type]
+    size, *slides = assigner.lengths_ms
+    slide = slides[0] if slides else size
+    return Assigner(_OTHERS[kind], size, slide, assigner.offset_ms, assigner.is_event_time())  # type: ignore[arg-type]
 
 
 def trigger_of(trigger: Any) -> Trigger | None:
@@ -352,7 +354,7 @@ class WatchedWindows(WindowOperator):
         # The order of windows and keys is open, that of the firings of a window is not.
         wanted.sort(key=_place)
         seen.sort(key=_place)
-        for one, other in zip(wanted + [None] * len(seen), seen + [None] * len(wanted), strict=True):
+        for one, other in zip_longest(wanted, seen):
             if one != other:
                 self._watch.deviate(self._name, event, one or "nothing more", other or "nothing more")
                 return
