@@ -297,12 +297,20 @@ class CheckpointCoordinator:
         return effects
 
     def shutdown(self, event: Shutdown) -> Sequence[CoordinatorEffect]:
-        """Refuse and abort everything: the job is over."""
+        """Refuse and abort everything: the job is over.
+
+        Whoever asked for a savepoint whose metadata are being written hears that it failed: the job ends
+        before the outcome is known.
+        """
         self._is_shut_down = True
         self._is_scheduling = False
         effects: list[CoordinatorEffect] = []
         self._refuse_all(SHUT_DOWN, effects)
         self._abort_pending(SHUT_DOWN, effects)
+        for pending in self.pending.values():
+            if pending.number:
+                effects.append(RequestResolved(pending.number, None, SHUT_DOWN))
+                pending.number = 0
         self._plan = None
         return effects
 

@@ -20,6 +20,7 @@ from onceproof.engine.checkpoint.events import (
     TooManyFailures,
     TriggerRequested,
 )
+from onceproof.engine.checkpoint.failure_counter import SHUT_DOWN
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.configuration import CheckpointSettings, FixedDelayRestarts, NoRestarts
 from onceproof.engine.job.end_with_savepoint import NO_SAVEPOINT_IN_BATCH
@@ -301,6 +302,14 @@ def test_restarts_are_counted(job):
 def test_without_restarts_the_first_failure_is_the_last():
     job = Job(restarts=NoRestarts()).start()
     assert job.fail() == [CancelTasks(AttemptId("1.1")), JobFailed("a cause")]
+
+
+def test_failed_job_answers_the_stop_whose_metadata_are_being_written():
+    job = Job(restarts=NoRestarts()).start()
+    job.handle(StopRequested(7))
+    job.finalize(1)
+    assert job.fail()[-2:] == [RequestResolved(7, None, SHUT_DOWN), JobFailed("a cause")]
+    assert RequestResolved not in map(type, job.handle(MetadataStored(1)))
 
 
 def test_what_a_restart_cannot_mend_ends_the_job_at_once(job):
