@@ -8,7 +8,7 @@ Rules:
   are, a replay needs no run, and a scenario that takes none is what it is without this module.
 - A path takes the place of the other patterns and of what the scenario is aimed at. What a family's oracle
   does not allow for is not drawn.
-- A changed input is no path: jobs end early by it, and show little else.
+- A changed input is no path, for jobs end early by it. Discarded uploads have the share of late puts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onceproof.harness.generation.drawn_faults import JobOutline, draw_checkpoin
 from onceproof.harness.generation.drawn_operations import savepoint_and_kill, stop_and_fault, stop_and_kill
 from onceproof.harness.generation.fault_patterns import commit_answers_with_an_error
 from onceproof.harness.generation.recovery_patterns import kill_at_completion_and_while_restoring
-from onceproof.harness.generation.storage_patterns import files_cannot_be_deleted, upload_is_discarded
+from onceproof.harness.generation.storage_patterns import files_cannot_be_deleted
 from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation
 
@@ -61,7 +61,6 @@ RARE_PATHS: Final[Mapping[str, RarePath]] = {
     "restored behind a savepoint": RarePath(27, savepoint_and_kill),
     "clock set back between checkpoints": RarePath(39, _faults(_clock_back_between_checkpoints)),
     "more than nine processes": RarePath(42, _faults(_one_process_for_each_trigger)),
-    "upload discarded, then completed": RarePath(47, _faults(upload_is_discarded)),
     "deletion failed, then another process": RarePath(59, _faults(files_cannot_be_deleted)),
     "stopped with something prepared": RarePath(59, stop_and_fault),
     "killed at completion, then while restoring": RarePath(

@@ -56,7 +56,7 @@ def draw_late_puts(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
             (_put_outlives_its_process, 6),
             (_deletion_outlives_its_process, 3),
             (_deletion_outlives_the_job, 1),
-            (upload_is_discarded, 4),
+            (_upload_is_discarded, 4),
         )
     )
     faults = pattern(chance, stage)
@@ -121,7 +121,7 @@ def _deletion_outlives_the_job(chance: Chance, stage: JobOutline) -> list[Fault]
     return [late, draw_kill(chance, stage, "completed", draw_checkpoint(chance, stage))]
 
 
-def upload_is_discarded(chance: Chance, stage: JobOutline) -> list[Fault]:
+def _upload_is_discarded(chance: Chance, stage: JobOutline) -> list[Fault]:
     """Uploads take place and are answered with errors: tasks delete them, and store their state again.
 
     There is a complete checkpoint before, whose files the discarded ones refer to. A deletion may be late. A
