@@ -299,8 +299,8 @@ class CheckpointCoordinator:
     def shutdown(self, event: Shutdown) -> Sequence[CoordinatorEffect]:
         """Refuse and abort everything: the job is over.
 
-        Whoever asked for a savepoint whose metadata are being written hears that it failed: the job ends
-        before the outcome is known.
+        A client that waits for a savepoint whose metadata are being written hears that it failed: the job
+        ends before the outcome is known.
         """
         self._is_shut_down = True
         self._is_scheduling = False
