@@ -160,6 +160,8 @@ class WindowSpecification:
         self._merges = rules.assigner.kind == "session"
         self.keys = {name: each.copy() for name, each in (keys or {}).items()}
         self.watermark = MIN_WATERMARK
+        self.is_settled = True
+        """False once an evictor goes by the order of merged records, which is not specified."""
 
     def snapshot(self) -> dict[str, KeyedWindows]:
         """Return the windows of all keys, as a checkpoint has them."""
@@ -309,6 +311,9 @@ class WindowSpecification:
         if not old or old == {merged}:
             return merged
         parts = [of.contents.pop(each) for each in sorted(old) if each in of.contents]
+        evictor = self._rules.evictor
+        if len(parts) > 1 and evictor is not None and evictor.kind != "time":
+            self.is_settled = False
         if parts:
             of.contents[merged] = [element for part in parts for element in part]
         self._merge_trigger(of, merged, old)

@@ -177,6 +177,14 @@ def test_restored_windows_hold_what_the_snapshot_had() -> None:
     assert events(restored, "w20") == [Pane("a", Window(1, 8), [1, 3]), Cleared("a", Window(1, 8))]
 
 
+def test_an_evictor_that_goes_by_the_order_of_merging_settles_nothing() -> None:
+    specification = WindowSpecification(WindowRules(SESSION, EVENT, Evictor("count", 1)))
+    events(specification, 1, 11)
+    assert specification.is_settled
+    events(specification, 6)
+    assert not specification.is_settled
+
+
 def test_a_fold_that_depends_on_the_order_of_merging_is_not_certain() -> None:
     rules = WindowRules(SESSION, EVENT, fold=lambda values: values[0])
     [pane, _] = events(WindowSpecification(rules), 1, 3, "w20")

@@ -13,7 +13,6 @@ from onceproof.engine.operators.time_services import KeyTimers
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.state.operator import OperatorBroadcastState
 from onceproof.engine.state.states import KeyedListState, KeyedMapState
-from onceproof.engine.state.ttl_states import TtlReducingState
 from onceproof.engine.windows.evictors import CountEvictor
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
@@ -153,26 +152,6 @@ def window_state_outlives_its_window(reached: Reached) -> Iterator[None]:
         self._window_function = function
 
     with replaced(WindowOperator, "_clear", silent):
-        yield
-
-
-@mutant(
-    id="lasting-counts-do-not-merge",
-    breaks="conformance",
-    summary="a trigger whose count has a time to live forgets it when its windows merge",
-    families=("random_job",),
-)
-def lasting_counts_do_not_merge(reached: Reached) -> Iterator[None]:
-    """What is merged are states without a time to live."""
-
-    def left_behind(self: TtlReducingState, target: Any, sources: Iterable[Any]) -> None:
-        reached()
-        for source in sources:
-            self.set_current_namespace(source)
-            self.clear()
-        self.set_current_namespace(target)
-
-    with replaced(TtlReducingState, "merge_namespaces", left_behind):
         yield
 
 
