@@ -28,6 +28,7 @@ from onceproof.harness.generation.drawn_faults import (
     PART_FILES,
     WRITE_AHEAD,
     JobOutline,
+    with_client_answers,
     writing_vertices,
 )
 from onceproof.harness.generation.drawn_operations import (
@@ -161,7 +162,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     scenario = _draw(family, seed, drawing)
     if may_expire(family) and scenario.is_endless:
         scenario = _with_time_to_drain(scenario)
-    scenario = with_settings(scenario, seed, options_of(family).draws_graphs)
+    scenario = with_client_answers(with_settings(family, scenario, seed), seed)
     return scenario if is_built_in(family) else with_times(scenario, seed, options_of(family).waits_ms)
 
 
