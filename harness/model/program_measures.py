@@ -108,14 +108,20 @@ class Measured(msgspec.Struct, frozen=True):
         seconds = max(least, _TIMES_TO_MISS * (self.first_row_seconds + self.settle_seconds))
         return seconds + _SECONDS_OF_A_SESSION if KAFKA in servers and are_missing else seconds
 
-    def seconds_after_answers(self, servers: Collection[str], pause_seconds: float) -> float:
-        """Return after how long missing rows are late where the program has answered all that was done to it.
+    def seconds_to_be_late(
+        self, servers: Collection[str], pause_seconds: float, *, has_answered: bool
+    ) -> float:
+        """Return after how long without an event missing rows are late.
 
-        Its start is over, so nothing but its pauses between rows is waited for. ``pause_seconds`` is the
-        longest one in the present start: the machine may be busier than it was.
+        Args:
+            servers: at its ends.
+            pause_seconds: the longest one between rows in the present start, which may be slower than others.
+            has_answered: it has shown rows since the last thing was done to it.
         """
         least = _LEAST_SECONDS_TO_COME_BACK if servers else _LEAST_SECONDS_TO_MISS
-        return max(least, _TIMES_TO_MISS * max(self.settle_seconds, _TIMES_TO_SETTLE * pause_seconds))
+        pauses = _TIMES_TO_MISS * max(self.settle_seconds, _TIMES_TO_SETTLE * pause_seconds)
+        start = 0.0 if has_answered else _MOST_TIMES_TO_REPEAT * self.answer_seconds
+        return max(least, pauses) + start
 
     def seconds_of_run(self, starts: int) -> float:
         """Return after how long a run with so many starts is cut off, whatever happens in it."""

@@ -7,9 +7,9 @@ Rules:
   does nothing, and settles when the program has been quiet for longer than ever before.
 - A run is quiet since the last thing that the program may answer with rows: a record, a row, a start, the end
   of a pause, a strike.
-- A program that has answered with rows since the last thing was done to it is past its start. If rows are
-  missing then, the first trial waits the whole time for them. It shows whether any come later than the pauses
-  between rows suggest (a lease may have to end first). If none do, later trials wait for such pauses alone.
+- Rows that are missing are late when they have not come by the pauses between rows, and by the time of a
+  start that has shown none. The first trial with late rows waits the whole time for them and shows whether
+  any come (a lease may have to end first). If none do, later trials end when their rows are late.
 - A start that has not used the processor time of the first row yet is given more time as long as it works:
   the machine may be busier than it was.
 """
@@ -197,11 +197,8 @@ class Pace:
         return usual.has_had_time(time.monotonic() - self._origin, lambda: self._worked() - self._origin_work)
 
     def is_late(self) -> bool:
-        """Return whether missing rows are late by the pauses of a program that has answered.
-
-        Once such rows have been waited for in vain, it is believed.
-        """
-        if not self._is_late and self._has_answered():
+        """Return whether missing rows are late, once such rows have been waited for in vain."""
+        if not self._is_late and self._is_past_its_time():
             self._is_late = True
         return self._is_late and self.late_rows.never_come
 
@@ -223,15 +220,18 @@ class Pace:
             return True
         return now - self._printed > limit and not is_busy(seconds, self._worked())
 
-    def _has_answered(self) -> bool:
-        """Return whether the program has shown rows after all that was done to it, and none for long."""
-        if self.measured is None or self.file.done.quiet_seconds is not None:
-            return False
-        if not self._looks or self._looks[-1] < self._asked:
+    def _is_past_its_time(self) -> bool:
+        """Return whether the program has shown no row for longer than its pauses and its start take."""
+        usual = self.measured
+        if usual is None or self.file.done.quiet_seconds is not None:
             return False
         looks = [each for each in self._looks if each >= self.started]
         pause = max([later - earlier for earlier, later in pairwise(looks)], default=0.0)
-        return self.quiet_for() > self.measured.seconds_after_answers(self.file.servers, pause)
+        has_answered = bool(looks) and looks[-1] >= self._asked
+        limit = usual.seconds_to_be_late(self.file.servers, pause, has_answered=has_answered)
+        if self.quiet_for() <= limit:
+            return False
+        return bool(looks) or not usual.is_on_its_way(time.monotonic() - self.started, self._worked())
 
     def quiet_for(self) -> float:
         """Return for how many seconds nothing has happened, as far as the output has been read."""
