@@ -59,6 +59,7 @@ from onceproof.harness.generation.outside_patterns import (
     draw_leaving_function,
     draw_moved_output,
 )
+from onceproof.harness.generation.rare_paths import draw_rare_path
 from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
@@ -441,6 +442,9 @@ def _draw_trouble(
         restarts = draw_restarts(chance, stage)
     aimed = aimed[: max(0, MOST_FAULTS - len(rare))]
     drawn = drawing.faults(chance, stage, max(0, MOST_FAULTS - len(aimed) - len(rare)))
+    path, requests = draw_rare_path(seed, stage, any_backend) if drawing.has_stories else ((), ())
+    if path:
+        aimed, met, restarts, drawn = path, requests, (), ()
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
     cancel = draw_cancel(Chance(_random_of(derived_seed("cancels", seed))), stage, any_backend=any_backend)
     return (*(aimed or restarts), *drawn, *rare), met, (*sizes, *cancel)
