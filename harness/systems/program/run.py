@@ -44,7 +44,7 @@ from onceproof.harness.systems.program.ends import ProgramEnds
 from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.hooks import render, run_hook
 from onceproof.harness.systems.program.java_classes import keep_new, with_archive
-from onceproof.harness.systems.program.marks import MarkWatch, watches
+from onceproof.harness.systems.program.marks import MarkWatch, nothing_held, watches
 from onceproof.harness.systems.program.own_faults import OwnFaults
 from onceproof.harness.systems.program.pace import LateRows, Pace
 from onceproof.harness.systems.program.process import (
@@ -397,7 +397,8 @@ class ProgramRun:
         assert self._process is not None, "only a program that runs is stopped"
         self._process.resume()
         self._paused_until = None
-        self._process.stop(self._pace.stop_seconds)
+        with nothing_held(self._watches):
+            self._process.stop(self._pace.stop_seconds)
         self._read_log()
         self._process = None
         self._look()
@@ -446,7 +447,8 @@ class ProgramRun:
         assert self._process is not None, "only a program that runs is done"
         self._note_dead_parts(is_cut_off=False)
         asked = time.monotonic()
-        self._process.stop(self._pace.stop_seconds)
+        with nothing_held(self._watches):
+            self._process.stop(self._pace.stop_seconds)
         self._pace.stop(asked)
         self._process = None
         self._end()
