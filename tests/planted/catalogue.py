@@ -80,7 +80,6 @@ THEMES: Final = (
     "splits_and_windows",
     "upgrades",
     "settings",
-    "calls",
 )
 """In the order in which the bugs are measured."""
 
