@@ -174,17 +174,18 @@ def draw_task(chance: Chance, stage: JobOutline, point: Point) -> str:
 def with_client_answers(scenario: Scenario, seed: int) -> Scenario:
     """Return a drawn scenario that says of some failed commits and aborts how the client reports them.
 
+    Equal faults are one trouble that lasts, and are reported alike.
+
     Args:
         scenario: the drawn one.
         seed: the one from which it was drawn.
     """
     chance = Chance(Random(derived_seed("answers of clients", seed)))
-    faults = tuple(
-        [
-            replace(fault, means=chance.choice(CLIENT_ANSWERS))
-            if FAULTS[fault.kind].means == CLIENT_ANSWERS and chance.chance(ANSWERS)
-            else fault
-            for fault in scenario.faults
-        ]
-    )
-    return scenario if faults == scenario.faults else replace(scenario, faults=faults)
+    reported = {
+        fault: replace(fault, means=chance.choice(CLIENT_ANSWERS))
+        for fault in dict.fromkeys(scenario.faults)
+        if FAULTS[fault.kind].means == CLIENT_ANSWERS and chance.chance(ANSWERS)
+    }
+    if not reported:
+        return scenario
+    return replace(scenario, faults=tuple([reported.get(fault, fault) for fault in scenario.faults]))
