@@ -98,7 +98,11 @@ class Features:
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Note the operators of a task and the state in its snapshot."""
         for operator in task.operators:
-            name = type(operator).__name__.removesuffix("Operator")
+            # A watched operator is of a class beneath the engine's.
+            known = [
+                each for each in type(operator).__mro__ if each.__module__.startswith("onceproof.engine")
+            ]
+            name = known[0].__name__.removesuffix("Operator")
             if name.endswith("Source"):
                 self.has_event_time = self.has_event_time or name.startswith("Timestamped")
             elif name.endswith("Sink"):
