@@ -207,6 +207,8 @@ class JobSpecification:
         self._ending: Ending | None = None
         self._last_completion_ms: int | None = None
         self._failures_ms: list[int] = []
+        self._restarts_ms: dict[int, int] = {}
+        """When a restart is due, by the number of failures before it."""
         self._failed_at: list[FailedAt | None] = []
         self._failed_ids: set[int] = set()
         self._last_completed_id = 0
@@ -617,6 +619,8 @@ class JobSpecification:
             _require(may, "no new attempt", end)
         elif step.is_cancelled:
             self._conclude_end(event, outcome, step)
+        if outcome is StartRestartTimer:
+            self._restarts_ms[len(self._failures_ms)] = end.due_ms
         if was_running and self.state == RUNNING and self._has_finished and not self._is_storing:
             raise Wrong("the end of a job whose tasks have all finished", effects)
         if outcome is JobFinished:
@@ -653,7 +657,7 @@ class JobSpecification:
             at = FailedAt(event.task.vertex, event.error, event.taken, latest_id) if event.error else None
             self._failed_at.append(at)
             hopeless = is_hopeless(self._failed_at, self.rules.max_equal_errors)
-        wait = self.rules.strategy.wait(self._failures_ms)
+        wait = self.rules.strategy.wait(self._failures_ms, self._restarts_ms)
         if wait is None or getattr(event, "unrecoverable", False):
             _require(type(end) is JobFailed, "the failure of the job", end)
         elif self._is_storing:

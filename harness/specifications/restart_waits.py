@@ -13,10 +13,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 FOREVER: Final = (1 << 31) - 1
+_NONE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Wait(NamedTuple):
@@ -29,7 +31,7 @@ class Wait(NamedTuple):
 class NoRestarts(NamedTuple):
     """The first failure is the last."""
 
-    def wait(self, failures_ms: Sequence[int]) -> Wait | None:
+    def wait(self, failures_ms: Sequence[int], restarts_ms: Mapping[int, int] = _NONE) -> Wait | None:
         """Return None: no restart follows."""
         return None
 
@@ -40,7 +42,7 @@ class FixedDelay(NamedTuple):
     attempts: int
     delay_ms: int
 
-    def wait(self, failures_ms: Sequence[int]) -> Wait | None:
+    def wait(self, failures_ms: Sequence[int], restarts_ms: Mapping[int, int] = _NONE) -> Wait | None:
         """Return the wait after the last of these failures; None: the job fails."""
         return None if len(failures_ms) > self.attempts else Wait(self.delay_ms, self.delay_ms)
 
@@ -52,7 +54,7 @@ class FailureRate(NamedTuple):
     interval_ms: int
     delay_ms: int
 
-    def wait(self, failures_ms: Sequence[int]) -> Wait | None:
+    def wait(self, failures_ms: Sequence[int], restarts_ms: Mapping[int, int] = _NONE) -> Wait | None:
         """Return the wait after the last of these failures; None: the job fails."""
         counted = failures_ms[-self.failures - 1 :]
         if len(counted) > self.failures and counted[-1] - counted[0] <= self.interval_ms:
@@ -70,15 +72,17 @@ class ExponentialDelay(NamedTuple):
     jitter: float = 0.0
     attempts: int = FOREVER
 
-    def wait(self, failures_ms: Sequence[int]) -> Wait | None:
+    def wait(self, failures_ms: Sequence[int], restarts_ms: Mapping[int, int] = _NONE) -> Wait | None:
         """Return the wait after the last of these failures; None: the job fails.
 
-        With jitter the time of a restart is known to lie between two moments only, and the failures of one
-        attempt are those up to the earlier one.
+        With jitter the time of a restart is known to lie between two moments only, unless ``restarts_ms`` has
+        it, by the number of failures before it. The failures of one attempt are those up to the earlier one.
         """
         attempt = 0
         planned: Wait | None = None
-        for failure_ms in failures_ms:
+        for number, failure_ms in enumerate(failures_ms):
+            if number in restarts_ms:
+                planned = Wait(restarts_ms[number], restarts_ms[number])
             if planned is not None:
                 if failure_ms <= planned.shortest_ms:
                     continue

@@ -104,6 +104,7 @@ def test_jitter_lets_a_restart_come_between_two_moments():
     assert strategy.wait([0, 50]) == Wait(50, 60)
     assert strategy.wait([0, 200]) == Wait(180, 220)
     assert strategy.wait([0, 200, 6000]) == Wait(100, 110)
+    assert strategy.wait([0, 105], {1: 105}) == Wait(0, 0), "it failed at its restart, as far as is seen"
 
 
 def test_error_that_repeats_at_one_place_is_hopeless_at_its_limit():
