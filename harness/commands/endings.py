@@ -97,11 +97,11 @@ class Interruption:
         """
         if self._first is not None:
             _end_process(EXIT_CODES[signal.Signals(number)])
-        is_dropped = _is_within(frame, Interruption.unraised.__code__)
-        if not is_dropped:
+        if not _is_within(frame, Interruption.unraised.__code__):
             self._first = number
+        # Only now: the thread that sends again looks at the first signal as soon as one is heard.
         self._heard += 1
-        if is_dropped:
+        if self._first is None:
             return
         errors = sys.modules.get("onceproof.engine.errors")
         raise KeyboardInterrupt if errors is None else errors.Interrupted

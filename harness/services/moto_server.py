@@ -1,11 +1,10 @@
 """The server moto for S3 with one request at a time: run with HOST and PORT.
 
-The rule this module lives by:
+Rules:
 
 - A conditional create is atomic, as in S3. By itself moto looks whether the object is there, then stores
-  it, and its
-  server has a thread per connection: of two creates at the same time both could succeed. The lock is taken
-  when the whole body has come: a client that is paused while it sends blocks no other client.
+  it, and its server has a thread per connection: of two creates at the same time both could succeed.
+- The lock is taken when the whole body has come: a client that pauses while it sends blocks no other.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
+from werkzeug.wsgi import get_input_stream
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -32,9 +32,7 @@ class OneAtATime:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Read the request, wait for its turn, and return the whole answer."""
-        body = environ["wsgi.input"]
-        ends = environ.get("wsgi.input_terminated", False)
-        environ["wsgi.input"] = io.BytesIO(body.read(-1 if ends else int(environ.get("CONTENT_LENGTH") or 0)))
+        environ["wsgi.input"] = io.BytesIO(get_input_stream(environ).read(-1))
         with self._lock:
             return list(self._application(environ, start_response))
 

@@ -199,9 +199,8 @@ class PostgresTransactions(MarkWatch):
                 return
             self._new.append((mark, goes_on))
             is_held = self._waits_for(mark)
-        if is_held:
-            while self.may_hold and not goes_on.wait(_SECONDS_BETWEEN_TRIES):
-                pass
+        while is_held and self.may_hold and not goes_on.wait(_SECONDS_BETWEEN_TRIES):
+            pass
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from onceproof.engine.watermarks.strategy import TimestampAssigner
 from tests.patience import PATIENCE_SECONDS
 
 SECONDS = 0.5
-
 INTERVAL_MS = 10
 
 
