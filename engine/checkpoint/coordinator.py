@@ -670,13 +670,14 @@ class CheckpointCoordinator:
             self._savepoints[checkpoint_id] = pending.attempt
             if pending.kind == SYNC_SAVEPOINT:
                 self.stopped_with = pending.published
+        if pending.number:
+            # Ahead of the notifications, as in Flink: who asked knows of the savepoint before its commits.
+            effects.append(RequestResolved(pending.number, checkpoint_id))
         if pending.kind in (CHECKPOINT, SYNC_SAVEPOINT):
             for older in [each for each in self.pending.values() if each.checkpoint_id < checkpoint_id]:
                 if older.kind == CHECKPOINT:
                     self.abort(older, SUBSUMED, effects)
             self.notify(pending, subsumed_id, effects)
-        if pending.number:
-            effects.append(RequestResolved(pending.number, checkpoint_id))
         self._finalize_next(effects)
         self._start_waiting(effects)
         return effects

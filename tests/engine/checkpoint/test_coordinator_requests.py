@@ -12,6 +12,7 @@ from onceproof.engine.checkpoint.events import (
     DiscardCheckpoint,
     DiscardHandle,
     PeriodicTriggerRequested,
+    RequestResolved,
     Shutdown,
     StartScheduler,
     StopScheduler,
@@ -194,7 +195,9 @@ def test_synchronous_savepoint_aborts_older_checkpoints_and_notifies_all_tasks(b
     ]
     effects = bench.complete(2)
     assert bench.sent(effects) == bench.to_all_tasks("aborted", 1) + bench.to_all_tasks("complete", 2)
-    assert bench.resolved(effects) == [(1, SUBSUMED), (2, 2)]
+    assert bench.resolved(effects) == [(2, 2), (1, SUBSUMED)]
+    kinds = [type(effect) for effect in effects]
+    assert kinds.index(RequestResolved) < kinds.index(Send), "its commits come after it is known"
     assert bench.store.latest is None
 
 
