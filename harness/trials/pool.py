@@ -36,7 +36,6 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.program_measures import Measured, SetUpProblem
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.step_limits import Budget
-from onceproof.harness.services.service import ServiceError
 from onceproof.harness.trials.supervision import Death, Lost, Watch
 
 BATCH: Final = 32
@@ -409,6 +408,9 @@ def without_culprit(batch: Batch, death: Death, warn: Callable[[str], None]) -> 
 
 def error_of(error: Exception, batch: Batch) -> tuple[str, str]:
     """Return an error that ended a batch: one that the user can fix in a line, or any other's traceback."""
+    # It imports psutil, which a run without errors can do without.
+    from onceproof.harness.services.service import ServiceError
+
     if isinstance(error, FamilyError | ServiceError):
         return str(error), ""
     if isinstance(error, OSError) and is_full(error):

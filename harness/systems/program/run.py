@@ -310,10 +310,11 @@ class ProgramRun:
 
     def _look(self) -> None:
         """Look at the output, and note which rows are there or gone since the last look."""
+        # Rows first: what the marks of the last look have held up goes on when they are asked.
+        rows = self.ends.output.rows()
         for watch in self._watches:
             for name, times in watch.passes().items():
                 self._pass(name, times)
-        rows = self.ends.output.rows()
         stand = self.ends.output.stand if self.family.comparisons.have_orders else None
         new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
