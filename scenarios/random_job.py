@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
-from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.chance import Chance, derived_seed
 from onceproof.harness.model.family import (
     Declared,
     FamilyOptions,
@@ -29,7 +29,7 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.scenario import Parameter
 from onceproof.scenarios.random_graphs._building import build
-from onceproof.scenarios.random_graphs._drawing import draw_graph, draw_records
+from onceproof.scenarios.random_graphs._drawing import draw_graph, draw_records, with_calls
 from onceproof.scenarios.random_graphs._graph import arrival_states_of, graph_of, tasks_of
 from onceproof.scenarios.random_graphs._printing import as_program
 from onceproof.scenarios.random_graphs._reference import expected_rows
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "random_job"
-generator_version = 8
+generator_version = 9
 tasks: dict[str, Role] = {"left": "source", "s1": "sink"}
 """Those of the job without a graph; ``tasks_with`` has those of each graph."""
 record_schema = "key STRING, origin STRING, number BIGINT"
@@ -55,7 +55,9 @@ def generate(random: Random) -> Workload:
     chance = Chance(random)
     graph = draw_graph(chance)
     records = draw_records(chance, graph.sources)
-    parameters: dict[str, Parameter] = {**graph.parameters(), "reaction": chance.choice(REACTIONS)}
+    reaction = chance.choice(REACTIONS)
+    own = Random(derived_seed(f"calls of {graph.parameters()} {records}", 0))
+    parameters: dict[str, Parameter] = {**with_calls(Chance(own), graph).parameters(), "reaction": reaction}
     return Workload(records, parameters)
 
 

@@ -24,6 +24,7 @@ from onceproof.harness.model.family import options_of
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.fault_kinds import FaultKind
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS
+from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.simulation.world import World
 
 PAGE: Final = Path(__file__).with_name("coverage.md")
@@ -97,7 +98,11 @@ class Features:
     def snapshot_taken(self, task: Task, effect: StoreSnapshot) -> None:
         """Note the operators of a task and the state in its snapshot."""
         for operator in task.operators:
-            name = type(operator).__name__.removesuffix("Operator")
+            # A watched operator is of a class beneath the engine's.
+            known = [
+                each for each in type(operator).__mro__ if each.__module__.startswith("onceproof.engine")
+            ]
+            name = known[0].__name__.removesuffix("Operator")
             if name.endswith("Source"):
                 self.has_event_time = self.has_event_time or name.startswith("Timestamped")
             elif name.endswith("Sink"):
@@ -133,14 +138,24 @@ def _kind_of(table: Any) -> str:
     return f"{table.kind} with TTL" if times_out else str(table.kind)
 
 
+def with_plain_snapshots(scenario: Scenario) -> Scenario:
+    """Return a scenario without faults that stays on the heap, where a snapshot has each table as it is."""
+    stay = tuple([msgspec.structs.replace(each, state_backend=None) for each in scenario.asked])
+    return msgspec.structs.replace(
+        scenario,
+        state_backend=msgspec.UNSET,
+        without_checkpoints=msgspec.UNSET,
+        operations=stay or msgspec.UNSET,
+        faults=(),
+    )
+
+
 @cache
 def features_of(name: str) -> tuple[str, ...]:
     """Return the cells of a family in the table of features."""
     family, features = load_family(name), Features()
     for seed in range(RUNS):
-        # On the heap each table is in the snapshot as it is.
-        drawn = generate(family, seed)
-        world = World(family, msgspec.structs.replace(drawn, state_backend=msgspec.UNSET, faults=()))
+        world = World(family, with_plain_snapshots(generate(family, seed)))
         world.recorder.observer = features
         world.run()
     return features.cells()

@@ -8,6 +8,7 @@ Rules:
 - The planted bugs have MUTANT_SECONDS. Those that remain are left for another night, which begins with
   another one. Fewer than LEAST_MUTANTS are too few: a busy machine has more time for them, up to
   MOST_MUTANT_SECONDS.
+- Examples of programs that cost too much for each change run here, and end as PROGRAMS says.
 - A night draws other scenarios than those of the record (`tests/planted/kills.json`), so some bug survives in
   almost every one, and that says nothing. A bug that survives is tried in its recorded scenario: one that
   survives there too is news.
@@ -16,14 +17,17 @@ Rules:
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from onceproof.engine.connectors.file_source import MalformedRow
 from onceproof.harness.commands.cli import main
+from onceproof.harness.model.exit_codes import NOTHING_RAN, PASSED, USAGE
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import CHECKPOINT_COMPLETED, History
 from onceproof.harness.nightly.night import Night, OwnNight, Part
@@ -48,6 +52,20 @@ LEAST_MUTANTS: Final = 20
 MUTANT_SCENARIOS: Final = 500
 """For each planted bug. Most die in the first hundred."""
 
+PROGRAMS: Final = {
+    "spark_submit/committed_copies": (PASSED, NOTHING_RAN),
+    "flink_sessions/flink_sessions": (USAGE,),
+    "flink_sessions/flink_aggregated_sessions": (USAGE,),
+}
+"""By file of an example that costs too much for each change, with which exit codes its run may end.
+
+How many kills come between the first row and the last depends on the machine: so may "barely tested".
+"""
+PROGRAM_SCENARIOS: Final = 3
+MOST_CHARACTERS: Final = 400
+EXAMPLES: Final = Path(__file__).parents[1] / "scenarios" / "programs"
+
+FOLDER_OF_PROGRAMS: Final = "programs"
 FOLDER_OF_YEAR: Final = "year"
 FOLDER_OF_FLIGHTS: Final = "flights"
 FOLDER_OF_FLIGHTS_ON_SPARK: Final = "flights-on-spark"
@@ -111,6 +129,22 @@ def planted_bugs(
     night.bar.warn(f"{killed} of {counted(tried, 'planted bug')} caught{recorded}{left}")
 
 
+def programs(night: Night, endings: Mapping[str, Sequence[int]]) -> None:
+    """Run examples of programs in processes of their own, and note those that end otherwise."""
+    for name, codes in endings.items():
+        night.bar.describe(name)
+        out = night.plan.out / FOLDER_OF_PROGRAMS / name
+        file = EXAMPLES / f"{name}.toml"
+        words = ("--scenarios", str(PROGRAM_SCENARIOS), "--seed", str(night.plan.seed), "--workers", "1")
+        command = [sys.executable, "-m", "onceproof", "run", str(file), *words, "--out", str(out)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = f"{name} ended with exit code {ran.returncode}"
+        night.bar.warn(ended)
+        if ran.returncode not in codes:
+            said = " ".join((ran.stderr or ran.stdout).split())[:MOST_CHARACTERS]
+            night.shortfalls.append(f"{ended} instead of {codes[0]}: {said}")
+
+
 def mutant_of(result: Result, again: Result | None = None) -> Mutant:
     """Return a measured planted bug as the report's model holds it; ``again`` is its recorded scenario."""
     found = again or result
@@ -136,6 +170,7 @@ def own_night(arguments: list[str]) -> OwnNight:
         shlex.join(("python", "-m", "tests.nightly", *arguments)),
         (
             Part("flights", partial(flights, plans=plans)),
+            Part("programs", partial(programs, endings=PROGRAMS)),
             Part("planted bugs", partial(planted_bugs, kills=recorded_kills())),
         ),
     )

@@ -7,11 +7,14 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from subprocess import CompletedProcess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from onceproof.harness.campaign.campaign_plan import CampaignPlan
+from onceproof.harness.model.exit_codes import FAILED, NOTHING_RAN, PASSED
 from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.nightly.night import Night
 from onceproof.harness.reporting.progress import progress_bar
@@ -112,7 +115,7 @@ def test_flights_that_are_not_installed_are_reported_for_each_runtime(
 
     night.session = None
     monkeypatch.setattr(nightly, "write_year", missing)
-    [part, _] = nightly.own_night(["--seed", "7"]).parts
+    [part, *_] = nightly.own_night(["--seed", "7"]).parts
     part.run(night)
     assert [real.name for real in night.real_inputs] == ["flights", "flights on Spark"]
     assert {real.error for real in night.real_inputs} == {"the flights are not installed: make setup"}
@@ -145,5 +148,15 @@ def test_flights_of_a_part_of_the_year_are_counted_under_kills(
 def test_the_night_of_the_project_repeats_itself_with_its_own_command() -> None:
     own = nightly.own_night(["--seed", "7"])
     assert own.command == "python -m tests.nightly --seed 7"
-    assert [part.name for part in own.parts] == ["flights", "planted bugs"]
+    assert [part.name for part in own.parts] == ["flights", "programs", "planted bugs"]
     assert all(isinstance(part.run, partial) for part in own.parts)
+
+
+def test_an_example_that_ends_otherwise_is_said(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ran(command: list[str], **options: Any) -> CompletedProcess[str]:
+        return CompletedProcess(command, FAILED if "flink" in command[4] else PASSED, "", "a row is lost\n")
+
+    monkeypatch.setattr(nightly, "subprocess", SimpleNamespace(run=ran))
+    nightly.programs(night, {"spark/copies": (PASSED,), "flink/copies": (PASSED, NOTHING_RAN)})
+    assert night.shortfalls == ["flink/copies ended with exit code 1 instead of 0: a row is lost"]
+    assert all((nightly.EXAMPLES / f"{name}.toml").is_file() for name in nightly.PROGRAMS)

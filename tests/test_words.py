@@ -85,6 +85,7 @@ RELATED = {
     "source": "the connector, and the operator that runs it",
     "strategies": "of Hypothesis, and their public form",
     "window": "the operator of windows, and the name of PyFlink's module of their classes",
+    "windows": "the values of the engine, and what a specification says of them",
 }
 
 

@@ -12,9 +12,10 @@ They serve targets without transactions. The rules this module lives by:
 - A crash between sending and recording sends the batch twice. So the target must recognise it, or take batch
   and record atomically; otherwise this sink is at-least-once.
 - Job, operator, checkpoint and subtask of its writer identify a batch for ever, because a checkpoint that did
-  not complete has sent nothing. They are stored with it, so a job that goes on from another job's savepoint
-  names the batches of that job as that job does. The operator's id is the one that no other job or checkpoint
-  folder has (`engine/owner_ids.py`): a fresh run of the job counts its checkpoints from 1 again.
+  not complete has sent nothing; in a job without checkpoints each attempt has an id of its own
+  (`operators/sink.py`). They are stored with it, so a job that goes on from another job's savepoint names the
+  batches of that job as that job does. The operator's id is the one that no other job or checkpoint folder
+  has (`engine/owner_ids.py`): a fresh run of the job counts its checkpoints from 1 again.
 - After the end of the input no checkpoint follows the final one, and none follows the savepoint with which a
   job is stopped: a batch that cannot be sent then fails the job, and the restore takes another one. Flink
   would finish the job and lose the batch, or stop it before the batch is there.

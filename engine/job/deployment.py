@@ -78,6 +78,8 @@ def create_task(task_id: TaskId, vertex: JobVertex, settings: TaskSettings, inpu
     for node in vertex.operators:
         create = node.create
         operator = create()
+        if settings.watch is not None:
+            operator = settings.watch.operator(operator)
         if operator.uses_time and kind is Task:
             kind = TimedTask
         operators.append(operator)

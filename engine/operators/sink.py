@@ -6,9 +6,23 @@ operator calls ``invoke`` for each value.
 
 from __future__ import annotations
 
+from typing import Final
+
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import CommittingFunction, SinkFunction
 from onceproof.engine.operators.base import FunctionOperator, OperatorContext
+
+ATTEMPTS_OF_A_PROCESS: Final = 1_000_000
+"""More than a process can make."""
+
+
+def only_checkpoint_of(attempt: str) -> int:
+    """Return the id of the only commit of an attempt without checkpoints, which no other attempt has.
+
+    A target that knows the output of an attempt by a checkpoint would take that of the next one for the same.
+    """
+    process, _, number = attempt.partition(".")
+    return int(process) * ATTEMPTS_OF_A_PROCESS + int(number)
 
 
 class SinkOperator(FunctionOperator):
@@ -18,6 +32,7 @@ class SinkOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
+        self._attempt = context.attempt
         self._invoke = self.function.invoke
         self._context = SinkFunction.Context(context.clock)
 
@@ -47,5 +62,6 @@ class SinkOperator(FunctionOperator):
     def commit_without_checkpoints(self, now: int) -> None:
         """Let a committing function commit as if its only checkpoint were complete."""
         if isinstance(self.function, CommittingFunction):
-            self.snapshot(1, now)
-            self.notify_checkpoint_complete(1)
+            only = only_checkpoint_of(self._attempt)
+            self.snapshot(only, now)
+            self.notify_checkpoint_complete(only)

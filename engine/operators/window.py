@@ -87,11 +87,12 @@ class WindowOperator(FunctionOperator):
     timers: Timers
 
     def __init__(self, functions: WindowFunctions, settings: WindowSettings) -> None:
+        self.functions = functions
         self._functions = functions.all() or [_NoFunction()]
         # The last one is the window function, if any; it may be a CheckpointedFunction or CheckpointListener.
         super().__init__(self._functions[-1])
         self._fold = functions.fold
-        self._settings = settings
+        self.settings = settings
         self._window_function = functions.function
         self.late_records_dropped = 0
         """The count of this subtask in this attempt (Flink: numLateRecordsDropped)."""
@@ -99,16 +100,16 @@ class WindowOperator(FunctionOperator):
         """The count with those that went to a side output."""
 
     def input_order(self) -> InputOrder:
-        return InputOrder((self._settings.key_selector,), self._settings.key_type)
+        return InputOrder((self.settings.key_selector,), self.settings.key_type)
 
     def create_backend(self, context: OperatorContext) -> KeyedStateBackend:
-        return context.keyed_backend(self._settings.key_type)
+        return context.keyed_backend(self.settings.key_type)
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         assert self._backend is not None
         assert context.downstream is not None
-        settings = self._settings
+        settings = self.settings
         for function in self._functions[:-1]:
             function.set_runtime_context(self.function.get_runtime_context())
             function.open(self.function.get_runtime_context())
@@ -125,8 +126,7 @@ class WindowOperator(FunctionOperator):
             backend, self.timers, context.clock, assigner, context.task_name, merging, metrics
         )
         self._to_data, self._from_data = serializer.to_data, serializer.from_data
-        functions = WindowFunctions(self._fold, self._window_function)
-        descriptor = contents_descriptor(settings, functions)
+        descriptor = contents_descriptor(settings, self.functions)
         self._contents = backend.live_state(descriptor, window_type)
         self._keeps_all = descriptor.kind == LIST
         self._keeps_times = settings.evictor is not None
@@ -150,8 +150,8 @@ class WindowOperator(FunctionOperator):
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         """Add records to their windows, and return the results of windows that fire at once."""
-        select_key = self._settings.key_selector
-        assign = self._settings.assigner.assign_windows
+        select_key = self.settings.key_selector
+        assign = self.settings.assigner.assign_windows
         context = self._assigner_context
         backend = self._keyed
         plain, identify = backend.common_kind(), backend.identify
@@ -254,7 +254,7 @@ class WindowOperator(FunctionOperator):
 
     def _emit_late(self, late: list[Record]) -> None:
         self.late_records += len(late)
-        tag = self._settings.late_tag
+        tag = self.settings.late_tag
         if tag is None:
             self.late_records_dropped += len(late)
             return
@@ -336,12 +336,12 @@ class WindowOperator(FunctionOperator):
     def _call_function(self, window: Any, held: Any) -> Any:
         """Return the values of the window function; ``held`` is the records or their folded value."""
         key = value_of(self._keyed.current_key)
-        if self._settings.evictor is not None:
+        if self.settings.evictor is not None:
             return self._call_function_with_evictor(key, window, held)
         return self._apply_function(key, window, held if self._keeps_all else [held])
 
     def _call_function_with_evictor(self, key: Any, window: Any, held: list[tuple[Any, int | None]]) -> Any:
-        evictor = self._settings.evictor
+        evictor = self.settings.evictor
         assert evictor is not None
         elements = timestamped(held)
         evictor.evict_before(elements, len(elements), window, self._context)

@@ -7,6 +7,7 @@ from typing import Protocol
 from onceproof.engine.configuration.alignment import CheckpointOptions
 from onceproof.engine.graph import JobVertex
 from onceproof.engine.messages import TaskId
+from onceproof.engine.operators.base import Operator
 from onceproof.engine.task.barriers.events import BarrierHandler
 from onceproof.engine.watermarks.valve import WatermarkValve
 
@@ -18,6 +19,10 @@ class TaskWatch(Protocol):
         self, task: TaskId, vertex: JobVertex, options: CheckpointOptions, channels: int
     ) -> BarrierHandler:
         """Return the barrier handler of a task over so many input channels."""
+        ...
+
+    def operator(self, operator: Operator) -> Operator:
+        """Return an operator that does the same as one that is not yet open."""
         ...
 
     def valve(self, name: str, channels: int) -> WatermarkValve:

@@ -102,6 +102,12 @@ class _TimeWindows(WindowAssigner):
         own = vars(self)
         return tuple([own[name] for name in ("_size", "_slide", "_gap") if name in own])
 
+    @property
+    def offset_ms(self) -> int:
+        """The offset by which the windows are shifted; 0 for sessions (ours)."""
+        offset: int = vars(self).get("_offset", 0)
+        return offset
+
     def get_default_trigger(self, env: Any) -> Trigger:
         return EventTimeTrigger.create() if self._by_event_time else ProcessingTimeTrigger.create()
 

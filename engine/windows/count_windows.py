@@ -24,8 +24,8 @@ class _CountWindows(WindowAssigner):
         for what, number in (("size", window_size), ("slide", window_slide)):
             if type(number) is not int or number < 1:
                 raise ValueError(f"a count window needs a {what} of at least 1 record, not {number!r}")
-        self._size = window_size
-        self._slide = window_slide
+        self.window_size = window_size
+        self.window_slide = window_slide
         self._count = ValueStateDescriptor(state_name, Types.LONG())
 
     def assign_windows(
@@ -35,13 +35,13 @@ class _CountWindows(WindowAssigner):
         count = context.get_runtime_context().get_state(self._count)
         number = count.value() or 0
         count.update(number + 1)
-        latest = number // self._slide
-        earliest = max(0, -((self._size - 1 - number) // self._slide))
+        latest = number // self.window_slide
+        earliest = max(0, -((self.window_size - 1 - number) // self.window_slide))
         return [CountWindow(each) for each in range(latest, earliest - 1, -1)]
 
     def get_default_trigger(self, env: Any) -> Trigger:
         """Return the trigger that evaluates a full window."""
-        return PurgingTrigger.of(CountTrigger.of(self._size))
+        return PurgingTrigger.of(CountTrigger.of(self.window_size))
 
     def get_window_serializer(self) -> WindowSerializer:
         return CountWindowSerializer()

@@ -78,18 +78,18 @@ class _EvictorBeforeOrAfter(Evictor):
     """Evicts before the window function, or after it."""
 
     def __init__(self, do_evict_after: bool) -> None:
-        self._after = do_evict_after
+        self.evicts_after = do_evict_after
 
     def evict_before(
         self, elements: list[TimestampedValue], size: int, window: Any, evictor_context: WindowEvictorContext
     ) -> None:
-        if not self._after:
+        if not self.evicts_after:
             self._evict(elements, size)
 
     def evict_after(
         self, elements: list[TimestampedValue], size: int, window: Any, evictor_context: WindowEvictorContext
     ) -> None:
-        if self._after:
+        if self.evicts_after:
             self._evict(elements, size)
 
     @abstractmethod
@@ -102,7 +102,7 @@ class CountEvictor(_EvictorBeforeOrAfter):
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
-        self._max_count = max_count
+        self.max_count = max_count
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
@@ -115,8 +115,8 @@ class CountEvictor(_EvictorBeforeOrAfter):
         return CountEvictor(max_count, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue], size: int) -> None:
-        if size > self._max_count:
-            del elements[: size - self._max_count]
+        if size > self.max_count:
+            del elements[: size - self.max_count]
 
 
 class TimeEvictor(_EvictorBeforeOrAfter):
@@ -124,7 +124,7 @@ class TimeEvictor(_EvictorBeforeOrAfter):
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
-        self._window_size = window_size
+        self.window_size_ms = window_size
 
     @staticmethod
     def of(window_size: Time | Duration, do_evict_after: bool = False) -> TimeEvictor:
@@ -140,7 +140,7 @@ class TimeEvictor(_EvictorBeforeOrAfter):
         timestamps = [element.timestamp for element in elements if element.timestamp is not None]
         if len(timestamps) < len(elements) or not timestamps:
             return
-        oldest = max(timestamps) - self._window_size
+        oldest = max(timestamps) - self.window_size_ms
         elements[:] = [
             element for element in elements if element.timestamp is not None and element.timestamp > oldest
         ]
@@ -153,8 +153,8 @@ class DeltaEvictor(_EvictorBeforeOrAfter):
         self, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False
     ) -> None:
         super().__init__(do_evict_after)
-        self._threshold = threshold
-        self._delta = delta_function
+        self.threshold = threshold
+        self.delta_function = delta_function
 
     @staticmethod
     def of(
@@ -171,4 +171,6 @@ class DeltaEvictor(_EvictorBeforeOrAfter):
 
     def _evict(self, elements: list[TimestampedValue], size: int) -> None:
         last = elements[-1].value
-        elements[:] = [element for element in elements if self._delta(element.value, last) < self._threshold]
+        elements[:] = [
+            element for element in elements if self.delta_function(element.value, last) < self.threshold
+        ]

@@ -222,8 +222,8 @@ class CountTrigger(Trigger):
     def __init__(self, window_size: int) -> None:
         if type(window_size) is not int or window_size < 1:
             raise ValueError(f"a count trigger needs a whole number of at least 1, not {window_size!r}")
-        self._window_size = window_size
-        self._count = ReducingStateDescriptor("count", _sum, Types.LONG())
+        self.window_size = window_size
+        self.count_descriptor = ReducingStateDescriptor("count", _sum, Types.LONG())
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:
@@ -235,9 +235,9 @@ class CountTrigger(Trigger):
         return CountTrigger(window_size)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        count: ReducingState = ctx.get_partitioned_state(self._count)
+        count: ReducingState = ctx.get_partitioned_state(self.count_descriptor)
         count.add(1)
-        if count.get() >= self._window_size:
+        if count.get() >= self.window_size:
             count.clear()
             return FIRE
         return CONTINUE
@@ -253,10 +253,10 @@ class CountTrigger(Trigger):
         return True
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        ctx.merge_partitioned_state(self._count)
+        ctx.merge_partitioned_state(self.count_descriptor)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        ctx.get_partitioned_state(self._count).clear()
+        ctx.get_partitioned_state(self.count_descriptor).clear()
 
 
 class _Continuous(Trigger):
@@ -267,7 +267,7 @@ class _Continuous(Trigger):
             raise ValueError(
                 f"a continuous trigger needs an interval of at least 1 millisecond, not {interval!r}"
             )
-        self._interval = interval
+        self.interval_ms = interval
         self._next_fire = ReducingStateDescriptor("fire-time", min, Types.LONG())
 
     def _begin(self, time: int, window: Window, ctx: TriggerScope, register: Callable[[int], None]) -> None:
@@ -275,7 +275,7 @@ class _Continuous(Trigger):
         next_fire: ReducingState = ctx.get_partitioned_state(self._next_fire)
         if next_fire.get() is None:
             # Java's remainder has the sign of the time.
-            passed = time % self._interval if time >= 0 else -(-time % self._interval)
+            passed = time % self.interval_ms if time >= 0 else -(-time % self.interval_ms)
             self._register_next(time - passed, window, next_fire, register)
 
     def _go_on(self, time: int, window: Window, ctx: TriggerScope, register: Callable[[int], None]) -> bool:
@@ -295,7 +295,7 @@ class _Continuous(Trigger):
     def _register_next(
         self, time: int, window: Window, next_fire: ReducingState, register: Callable[[int], None]
     ) -> None:
-        due = min(time + self._interval, window.max_timestamp())
+        due = min(time + self.interval_ms, window.max_timestamp())
         next_fire.add(due)
         register(due)
 
@@ -392,7 +392,7 @@ class PurgingTrigger(Trigger):
     """Fires when another trigger fires, and purges the window then (PyFlink: PurgingTrigger)."""
 
     def __init__(self, nested_trigger: Trigger) -> None:
-        self._nested = nested_trigger
+        self.nested_trigger = nested_trigger
 
     @staticmethod
     def of(nested_trigger: Trigger) -> PurgingTrigger:
@@ -400,22 +400,22 @@ class PurgingTrigger(Trigger):
         return PurgingTrigger(nested_trigger)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        return _purging(self._nested.on_element(element, timestamp, window, ctx))
+        return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        return _purging(self._nested.on_processing_time(time, window, ctx))
+        return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerScope) -> TriggerResult:
-        return _purging(self._nested.on_event_time(time, window, ctx))
+        return _purging(self.nested_trigger.on_event_time(time, window, ctx))
 
     def can_merge(self) -> bool:
-        return self._nested.can_merge()
+        return self.nested_trigger.can_merge()
 
     def on_merge(self, window: Window, ctx: MergedScope) -> None:
-        self._nested.on_merge(window, ctx)
+        self.nested_trigger.on_merge(window, ctx)
 
     def clear(self, window: Window, ctx: TriggerScope) -> None:
-        self._nested.clear(window, ctx)
+        self.nested_trigger.clear(window, ctx)
 
 
 def _purging(result: TriggerResult) -> TriggerResult:

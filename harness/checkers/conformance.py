@@ -1,7 +1,8 @@
 """conformance: each machine of the engine answers each event as its specification says.
 
-The specifications in `harness/specifications/` say what barrier handlers, valves and the job master must
-answer. The simulation replays a share of its runs through them, and records the first answer that differs.
+The specifications in `harness/specifications/` say what barrier handlers, valves, windows and the job
+master must answer. The simulation replays a share of its runs through them, and records the first answer
+that differs.
 
 The rules this checker lives by:
 

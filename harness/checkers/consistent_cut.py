@@ -65,6 +65,9 @@ class ConsistentCut:
 
     def check(self, scenario: Scenario, history: History, oracle: Oracle) -> Sequence[Violation]:
         """Return the violations in the order in which they became visible."""
+        if not scenario.takes_checkpoints:
+            # There is no cut; mode judges the rows of each attempt.
+            return ()
         follower = _CommitFollower(oracle, history, scenario.is_exactly_once)
         has_rows = is_lost = False
         for step, kind, subject, payload in history.events:

@@ -3,7 +3,8 @@
 Anomalies:
 
 - zombie commit: a transaction of an older attempt becomes visible, and no completed checkpoint listed it when
-  the newer attempt started. A transaction that was listed by then may be committed by any attempt.
+  the newer attempt started. A transaction that was listed by then may be committed by any attempt. In a job
+  without checkpoints, a commit that was answered with an error may take place at any time.
 - zombie checkpoint: a checkpoint completes that belongs to an attempt other than the running one.
 - foreign snapshot: a completed checkpoint holds a snapshot that another attempt wrote. It belongs to another
   cut than the other snapshots, and its file may be deleted before a restore reads it.
@@ -23,6 +24,7 @@ from onceproof.harness.checkers.oracle import Oracle
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
+    COMMIT_FAILED,
     ROWS_GONE,
     ROWS_WRITTEN,
     TRANSACTION_HIDDEN,
@@ -66,6 +68,10 @@ class Fencing:
                 if subject in visible:
                     violate(VISIBLE_TWICE, f"transaction {subject}", step, transaction=subject)
                 visible.add(subject)
+            elif kind == COMMIT_FAILED and not scenario.takes_checkpoints:
+                # No attempt can hold a commit back that takes place after its answer.
+                listed.add(subject)
+                inherited.add(subject)
             elif kind == CHECKPOINT_COMPLETED:
                 attempt = payload["attempt"]
                 if attempt != running:

@@ -9,6 +9,11 @@ It replaces exactly_once for scenarios with the at-least-once guarantee. Anomali
 - phantom: after a failure, a row is visible that the oracle does not expect. Families whose rows change when
   a record counts twice (at_least_once = "effects") are excused.
 - out of order, near miss: as in exactly_once.
+
+A job without checkpoints begins anew after each failure, with its whole input and no state, and commits at
+its end. So each attempt is judged by itself: the last one makes the oracle's rows visible (lost), and none
+makes a row visible too often (repeated within an attempt), or another one (phantom), or completes a
+checkpoint (unasked checkpoint).
 """
 
 from __future__ import annotations
@@ -22,8 +27,10 @@ from onceproof.harness.checkers.row_order import out_of_order
 from onceproof.harness.checkers.tolerance import near_misses
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
+    CHECKPOINT_COMPLETED,
     FAULT_FIRED,
     JOB_FINISHED,
+    TRANSACTION_VISIBLE,
     History,
     Row,
     rows_at_end,
@@ -31,6 +38,8 @@ from onceproof.harness.model.history import (
 from onceproof.harness.model.scenario import Scenario
 
 REPEATED = "repeated without a failure"
+REPEATED_IN_ATTEMPT = "repeated within an attempt"
+UNASKED = "unasked checkpoint"
 
 
 class Mode:
@@ -42,10 +51,44 @@ class Mode:
         """Return one violation for each anomaly that occurs; none for exactly-once scenarios."""
         if scenario.is_exactly_once:
             return ()
+        if not scenario.takes_checkpoints:
+            return self._of_attempts(history, oracle)
         found = self._compared(history, oracle)
         if found and (near := near_misses(history, oracle)) is not None:
             return [*self._compared(near.history, oracle), near.violation(self.property)]
         return found
+
+    def _of_attempts(self, history: History, oracle: Oracle) -> list[Violation]:
+        """Judge the attempts of a job without checkpoints."""
+        rows_of: dict[str, list[Row]] = {}
+        attempt, is_finished = "", False
+        for step, kind, subject, payload in history.events:
+            if kind == CHECKPOINT_COMPLETED:
+                return [Violation(self.property, UNASKED, f"checkpoint {subject}", {"step": step})]
+            if kind == ATTEMPT_STARTED:
+                attempt = subject
+            elif kind == TRANSACTION_VISIBLE:
+                rows_of.setdefault(payload["attempt"], []).extend(payload["rows"])
+            elif kind == JOB_FINISHED:
+                is_finished = True
+        if oracle.table_keys:
+            # Each attempt writes the same keys again: what is there in the end counts.
+            rows_of = {attempt: list(rows_at_end(history))} if is_finished else {}
+        last = rows_of.setdefault(attempt, [])
+        expected = oracle.rows(last, history)
+        violations: list[Violation] = []
+        for each, visible in rows_of.items():
+            actual = count_rows(visible)
+            missing = [row for row, count in expected.items() if actual.get(row, 0) < count]
+            known = [row for row in actual if row in expected]
+            for anomaly, rows in (
+                (LOST, missing if is_finished and each == attempt else []),
+                (REPEATED_IN_ATTEMPT, [row for row in known if actual[row] > expected[row]]),
+                (PHANTOM, [row for row in actual if row not in expected]),
+            ):
+                if rows:
+                    violations.append(row_violation(self.property, anomaly, rows, expected, actual, history))
+        return violations
 
     def _compared(self, history: History, oracle: Oracle) -> list[Violation]:
         visible = rows_at_end(history)

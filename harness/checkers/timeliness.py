@@ -129,7 +129,7 @@ class Timeliness:
         interval_ms = max(scenario.checkpoint_interval_ms, pause_ms)
         wait_ms = scenario.checkpoint_interval_ms
         since_ms: int | None = None
-        if oracle.is_drawn or not _keeps_up(scenario):
+        if oracle.is_drawn or not scenario.takes_checkpoints or not _keeps_up(scenario):
             return []
         for step, kind, _, payload in history.events:
             if kind == CHECKPOINT_ABORTED and payload["reason"] == IN_BATCH:

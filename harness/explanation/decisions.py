@@ -217,6 +217,8 @@ def _setting_decisions(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     if scenario.leaves_max_parallelism is True:
         text = "a maximum parallelism that restarted processes take from the checkpoint"
         yield text, replace(scenario, leaves_max_parallelism=UNSET)
+    if not scenario.takes_checkpoints:
+        yield "a job that takes no checkpoints", replace(scenario, without_checkpoints=UNSET)
     if scenario.is_endless:
         yield "sources without an end", replace(scenario, endless=UNSET)
 

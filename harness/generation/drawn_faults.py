@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from random import Random
 from typing import Final, get_args
 
-from onceproof.harness.model.chance import Chance, Lots
+from msgspec.structs import replace
+
+from onceproof.harness.model.chance import Chance, Lots, derived_seed
 from onceproof.harness.model.family import Vertices
-from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS, Delay, FaultKind, Point, Target
+from onceproof.harness.model.fault_kinds import (
+    CLIENT_ANSWERS,
+    COORDINATOR_POINTS,
+    Delay,
+    FaultKind,
+    Point,
+    Target,
+)
 from onceproof.harness.model.faults import FAULTS, KILL_TARGETS, drawn_kinds
-from onceproof.harness.model.scenario import ANY_TASK, Fault
+from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 
 WRITE_AHEAD: Final = "write-ahead"
 PART_FILES: Final = "part files"
@@ -56,6 +66,8 @@ def writing_vertices(vertices: Vertices) -> list[str]:
 
 
 HIGHEST_PARALLELISM: Final = 4
+ANSWERS: Final = 0.6
+"""The share of the failed commits and aborts that an end reports as its client does."""
 _SINK_POINTS: Final = frozenset({"pre_committed", "committing", "committed", "aborted"})
 _AFTER: Final = ((0, 4), (3, 3), (12, 3), (40, 2))
 
@@ -157,3 +169,23 @@ def draw_task(chance: Chance, stage: JobOutline, point: Point) -> str:
     if point in COORDINATOR_POINTS or chance.chance(0.6):
         return ANY_TASK
     return chance.choice(stage.sinks if point in _SINK_POINTS else stage.tasks)
+
+
+def with_client_answers(scenario: Scenario, seed: int) -> Scenario:
+    """Return a drawn scenario that says of some failed commits and aborts how the client reports them.
+
+    Equal faults are one trouble that lasts, and are reported alike.
+
+    Args:
+        scenario: the drawn one.
+        seed: the one from which it was drawn.
+    """
+    chance = Chance(Random(derived_seed("answers of clients", seed)))
+    reported = {
+        fault: replace(fault, means=chance.choice(CLIENT_ANSWERS))
+        for fault in dict.fromkeys(scenario.faults)
+        if FAULTS[fault.kind].means == CLIENT_ANSWERS and chance.chance(ANSWERS)
+    }
+    if not reported:
+        return scenario
+    return replace(scenario, faults=tuple([reported.get(fault, fault) for fault in scenario.faults]))

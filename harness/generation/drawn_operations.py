@@ -92,13 +92,16 @@ def draw_aimed_operation(
     """Draw, for some scenarios, faults and the stop or savepoint that meets them; nothing for the others."""
     share = chance.unit()
     if share < AIMED_STOPS:
-        return _stop_and_fault(chance, stage, any_backend)
+        return stop_and_fault(chance, stage, any_backend)
     if share < AIMED_STOPS + AIMED_SAVEPOINTS:
-        return _savepoint_and_kill(chance, stage)
+        return savepoint_and_kill(chance, stage, any_backend)
     return (), ()
 
 
-def _savepoint_and_kill(chance: Chance, stage: JobOutline) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
+def savepoint_and_kill(
+    chance: Chance, stage: JobOutline, any_backend: bool
+) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
+    """Draw a savepoint, and a kill ahead of the checkpoint behind it."""
     checkpoint = draw_checkpoint(chance, stage)
     savepoint = Operation("savepoint", "completed", ANY_TASK, checkpoint, 1, chance.choice((0, 0, 1)))
     kind = draw_kill_kind(chance, stage, "metadata_written", kills_of_all())
@@ -109,9 +112,21 @@ def _savepoint_and_kill(chance: Chance, stage: JobOutline) -> tuple[tuple[Fault,
     return (kill,), (savepoint,)
 
 
-def _stop_and_fault(
+def stop_and_kill(
     chance: Chance, stage: JobOutline, any_backend: bool
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
+    """Draw a stop, and a kill while its savepoint is taken or committed."""
+    checkpoint = draw_checkpoint(chance, stage)
+    stop = _end(chance, stage, "stop", "completed", checkpoint, 1, chance.integer(0, 2), any_backend)
+    point: Point = chance.choice(("snapshotted", "metadata_written", "completed", "committing", "notified"))
+    kind = draw_kill_kind(chance, stage, point, kills_of_all())
+    return (Fault(kind, point, ANY_TASK, checkpoint + 1, 1, chance.weighted(((0, 3), (1, 1)))),), (stop,)
+
+
+def stop_and_fault(
+    chance: Chance, stage: JobOutline, any_backend: bool
+) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
+    """Draw a stop, and lost notices or a failing write that it meets."""
     checkpoint = draw_checkpoint(chance, stage)
     if chance.chance(0.6):
         kind: FaultKind = "lose_message" if chance.chance(0.7) else "delay_message"

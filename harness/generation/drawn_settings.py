@@ -1,4 +1,4 @@
-"""Settings of a job that few scenarios have: its restart strategy, and who decides its maximum parallelism.
+"""Settings of a job that few scenarios have, such as its restart strategy or that it takes no checkpoints.
 
 Rules:
 
@@ -6,6 +6,11 @@ Rules:
   without this module. GENERATION counts them as a part of the shared draw.
 - A strategy allows so few restarts that a share of the jobs ends by it. Such a job is submitted anew, and
   everything is judged as after a kill of its process.
+- A job without checkpoints commits at its end, and each attempt begins anew. It gets no requests, which need
+  savepoints, and its input has an end. Where the order of arrival decides about rows, attempts differ: of the
+  families that declare their choices only drawn graphs, whose rows are certain, run in this way. A user's own
+  family never does: its user wants it to survive failures.
+- A stop or cancel may move keyed state to the other backend, in either direction.
 - A process that takes its maximum parallelism from a checkpoint computes the same as one that sets it.
 """
 
@@ -18,37 +23,68 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
+from onceproof.harness.model.family import Family, options_of
+from onceproof.harness.model.family_places import is_built_in
 from onceproof.harness.model.job_settings import LOOK_AT_TIME, Restarts, RestartStrategy
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.scenario import OperationKind, Scenario, StateBackend
 
 RESTARTS: Final = 0.06
 """The share of the scenarios whose job has a restart strategy that may give up."""
 LEFT_TO_THE_ENGINE: Final = 0.1
 """The share of those whose maximum parallelism comes from the checkpoint."""
+WITHOUT_CHECKPOINTS: Final = 0.03
+"""The share of those whose job takes no checkpoints."""
+OTHER_BACKEND: Final = 0.15
+"""The share of the stops and cancels after which keyed state is on the other backend."""
 STRATEGIES: Final[tuple[tuple[RestartStrategy, int], ...]] = (
     ("none", 1),
     ("fixed_delay", 2),
     ("failure_rate", 3),
     ("exponential_delay", 3),
 )
+HEAP: Final[StateBackend] = "hashmap"
+DATABASE: Final[StateBackend] = "rocksdb"
+MOVE: Final[tuple[OperationKind, ...]] = ("stop", "cancel")
+"""The requests after which the job starts from a savepoint, which any backend can read."""
 MOST_RESTARTS: Final = ((0, 5), (1, 4), (2, 1))
 WINDOWS_MS: Final = (1, 1000)
 """As long as a few failures in a row, up to as long as most runs."""
 
 
-def with_settings(scenario: Scenario, seed: int, sets_sizes: bool = False) -> Scenario:
+def with_settings(family: Family, scenario: Scenario, seed: int) -> Scenario:
     """Return a drawn scenario with the settings that its seed gives to a few.
 
     Args:
-        seed: the one from which the scenario was drawn.
-        sets_sizes: whether the job sizes its operators by the maximum parallelism that it sets.
+        family: the one of which it is a case.
+        scenario: the drawn one.
+        seed: the one from which it was drawn.
     """
+    options = options_of(family)
     chance = Chance(Random(derived_seed("settings of the job", seed)))
     restarts = draw_restarts(chance) if chance.chance(RESTARTS) else UNSET
-    leaves = (chance.chance(LEFT_TO_THE_ENGINE) and not sets_sizes) or UNSET
-    if restarts is UNSET and leaves is UNSET:
-        return scenario
-    return replace(scenario, restarts=restarts, leaves_max_parallelism=leaves)
+    # A drawn graph sizes its operators by the maximum parallelism that the job sets.
+    leaves = (chance.chance(LEFT_TO_THE_ENGINE) and not options.draws_graphs) or UNSET
+    if restarts is not UNSET or leaves is not UNSET:
+        scenario = replace(scenario, restarts=restarts, leaves_max_parallelism=leaves)
+    if options.any_backend and scenario.asked:
+        scenario = _with_other_backends(scenario, Chance(Random(derived_seed("other backends", seed))))
+    chance = Chance(Random(derived_seed("no checkpoints", seed)))
+    is_certain = options.draws_graphs or not options.declares
+    if chance.chance(WITHOUT_CHECKPOINTS) and is_certain and is_built_in(family):
+        scenario = replace(scenario, without_checkpoints=True, operations=UNSET, endless=UNSET)
+    return scenario
+
+
+def _with_other_backends(scenario: Scenario, chance: Chance) -> Scenario:
+    """Return a scenario in which some stops and cancels move keyed state to the other backend."""
+    backend: StateBackend = scenario.state_backend or HEAP
+    operations = []
+    for operation in scenario.asked:
+        if operation.kind in MOVE and chance.chance(OTHER_BACKEND):
+            operation = replace(operation, state_backend=HEAP if backend == DATABASE else DATABASE)
+        backend = operation.state_backend or backend
+        operations.append(operation)
+    return replace(scenario, operations=tuple(operations))
 
 
 def draw_restarts(chance: Chance) -> Restarts:

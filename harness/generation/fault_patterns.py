@@ -233,7 +233,7 @@ def _storage_cannot_be_read(chance: Chance, stage: JobOutline) -> list[Fault]:
     return [*kill, *faults]
 
 
-def _commit_answers_with_an_error(chance: Chance, stage: JobOutline) -> list[Fault]:
+def commit_answers_with_an_error(chance: Chance, stage: JobOutline) -> list[Fault]:
     """A commit fails, or succeeds and is reported as failed; the sink repeats it, in some cases after a kill.
 
     The external system does not know checkpoints, so the fault names none.
@@ -433,7 +433,7 @@ PATTERNS: Final[Mapping[Pattern, int]] = {
     _anything: 4,
     storage_fails: 3,
     _trigger_lost_or_delayed: 2,
-    _commit_answers_with_an_error: 2,
+    commit_answers_with_an_error: 2,
     _kill_while_metadata_is_written: 2,
     _master_dies_over_metadata: 2,
     _final_notification_lost: 4,

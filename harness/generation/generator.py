@@ -28,6 +28,7 @@ from onceproof.harness.generation.drawn_faults import (
     PART_FILES,
     WRITE_AHEAD,
     JobOutline,
+    with_client_answers,
     writing_vertices,
 )
 from onceproof.harness.generation.drawn_operations import (
@@ -58,6 +59,7 @@ from onceproof.harness.generation.outside_patterns import (
     draw_leaving_function,
     draw_moved_output,
 )
+from onceproof.harness.generation.rare_paths import draw_rare_path
 from onceproof.harness.generation.recovery_patterns import draw_short_list
 from onceproof.harness.generation.storage_patterns import draw_late_puts
 from onceproof.harness.model.chance import Chance, derived_seed
@@ -94,7 +96,7 @@ from onceproof.harness.model.step_limits import (
     held_up_ms,
 )
 
-GENERATION: Final = 22
+GENERATION: Final = 23
 """Raised whenever the same seed begins to give another scenario with the same records.
 
 A further kind of fault does not raise it: only scenarios in which the kind occurs are others then."""
@@ -160,7 +162,7 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     scenario = _draw(family, seed, drawing)
     if may_expire(family) and scenario.is_endless:
         scenario = _with_time_to_drain(scenario)
-    scenario = with_settings(scenario, seed, options_of(family).draws_graphs)
+    scenario = with_client_answers(with_settings(family, scenario, seed), seed)
     return scenario if is_built_in(family) else with_times(scenario, seed, options_of(family).waits_ms)
 
 
@@ -440,6 +442,9 @@ def _draw_trouble(
         restarts = draw_restarts(chance, stage)
     aimed = aimed[: max(0, MOST_FAULTS - len(rare))]
     drawn = drawing.faults(chance, stage, max(0, MOST_FAULTS - len(aimed) - len(rare)))
+    path, requests = draw_rare_path(seed, stage, any_backend) if drawing.has_stories else ((), ())
+    if path:
+        aimed, met, restarts, drawn = path, requests, (), ()
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
     cancel = draw_cancel(Chance(_random_of(derived_seed("cancels", seed))), stage, any_backend=any_backend)
     return (*(aimed or restarts), *drawn, *rare), met, (*sizes, *cancel)

@@ -75,7 +75,8 @@ class Capability(StrEnum):
     CANCEL = "cancel"
     """Its user can cancel a job with a savepoint, and start it from there."""
     RESTARTS = "restarts"
-    """Its job can have any restart strategy, and a job that fails for good is submitted anew."""
+    """Its job can have any restart strategy, or take no checkpoints; if it fails for good, it is submitted
+    anew."""
     UPGRADE = "upgrade"
     """Its user can replace the job by a new version, which begins from the state of the old one."""
     SCHEDULES = "schedules"

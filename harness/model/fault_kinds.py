@@ -67,8 +67,14 @@ Means: TypeAlias = Literal[
     "replaced",
     "recreated",
     "expired",
+    "no_answer",
+    "disconnected",
+    "unavailable",
+    "throttled",
+    "conflict",
 ]
 """How a fault is brought about in real processes; the empty one is the plain way of its kind."""
+ClientAnswer: TypeAlias = Literal["no_answer", "disconnected", "unavailable", "throttled", "conflict"]
 ServerName: TypeAlias = Literal["", "postgres", "kafka", "s3"]
 """A server that can be at an end of a job, as `onceproof services` calls it; the empty name is none."""
 Point: TypeAlias = Literal[
@@ -121,6 +127,8 @@ Victims: TypeAlias = Literal["none", "passing", "all"]
 """Which tasks a kill of tasks hits: the one that passes the point, or all of them (`systems/victims.py`)."""
 Delay: TypeAlias = Literal["none", "optional", "required"]
 
+CLIENT_ANSWERS: Final[tuple[ClientAnswer, ...]] = get_args(ClientAnswer)
+"""The means by which commits and aborts fail as the client of an end reports it; see client_errors.py."""
 TOPIC_CHANGES: Final[tuple[Means, ...]] = ("recreated", "expired")
 """The means by which the input of a job that reads a topic of Kafka changes; the others change files."""
 FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)

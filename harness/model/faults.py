@@ -29,6 +29,7 @@ from typing import Final, get_args
 
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.fault_kinds import (
+    CLIENT_ANSWERS,
     MARK,
     MEANS_POINTS,
     MESSAGES_ALONE,
@@ -249,6 +250,7 @@ _ROWS: Final = (
         Capability.FAILED_COMMITS,
         "fail the commit",
         "a commit of {task} failed",
+        means=CLIENT_ANSWERS,
     ),
     FaultRow(
         "commit_error_after_success",
@@ -257,6 +259,7 @@ _ROWS: Final = (
         Capability.COMMIT_ERRORS,
         "answer a commit that took place with an error",
         "a commit of {task} took place and was answered with an error",
+        means=CLIENT_ANSWERS,
         takes_place=True,
     ),
     FaultRow(
@@ -374,6 +377,7 @@ _ROWS: Final = (
         "answer a commit with an error, and let it take place later",
         "a commit of {task} was answered with an error, and took place later",
         delay="required",
+        means=CLIENT_ANSWERS,
     ),
     FaultRow(
         "late_abort",
@@ -383,6 +387,7 @@ _ROWS: Final = (
         "answer an abort with an error, and let it take place later",
         "an abort of {task} was answered with an error, and took place later",
         delay="required",
+        means=CLIENT_ANSWERS,
     ),
     FaultRow(
         "late_delete",

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from onceproof.engine.errors import TransientError
+from onceproof.harness.model.fault_kinds import Means
 
 
 class InjectedError(TransientError):
     """An error that a fault made the outside answer with."""
+
+    means: Means = ""
+    """By what the fault came about. Each end of a job answers with the error of its own client for it."""
+
+    def __init__(self, *said: object, means: Means = "") -> None:
+        super().__init__(*said)
+        self.means = means
 
 
 def is_injected(error: BaseException) -> bool:

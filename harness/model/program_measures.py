@@ -3,7 +3,8 @@
 Rules:
 
 - The control run is a run without faults, once for each program and run of scenarios. If program, oracle and
-  reader disagree in it, the set-up is wrong and not the program under faults: ``SetUpProblem``.
+  reader disagree in it, the set-up is wrong and not the program under faults: ``SetUpProblem``. So it is
+  where the program is stuck later, before any fault.
 - No time is fixed. How long a run waits for rows derives from how long they took without faults on the same
   machine, so a machine ten times slower waits ten times longer.
 - What a run without faults cannot show has a least value: the clients of servers take their time to come
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -106,9 +108,33 @@ class Measured(msgspec.Struct, frozen=True):
         seconds = max(least, _TIMES_TO_MISS * (self.first_row_seconds + self.settle_seconds))
         return seconds + _SECONDS_OF_A_SESSION if KAFKA in servers and are_missing else seconds
 
+    def seconds_to_be_late(
+        self, servers: Collection[str], pause_seconds: float, *, has_answered: bool
+    ) -> float:
+        """Return after how long without an event missing rows are late.
+
+        Args:
+            servers: at its ends.
+            pause_seconds: the longest one between rows in the present start, which may be slower than others.
+            has_answered: it has shown rows since the last thing was done to it.
+        """
+        least = _LEAST_SECONDS_TO_COME_BACK if servers else _LEAST_SECONDS_TO_MISS
+        pauses = _TIMES_TO_MISS * max(self.settle_seconds, _TIMES_TO_SETTLE * pause_seconds)
+        start = 0.0 if has_answered else _MOST_TIMES_TO_REPEAT * self.answer_seconds
+        return max(least, pauses) + start
+
     def seconds_of_run(self, starts: int) -> float:
         """Return after how long a run with so many starts is cut off, whatever happens in it."""
         return max(_LEAST_SECONDS_OF_A_RUN, _TIMES_OF_A_RUN * self.seconds * (1 + starts))
+
+    def stuck(self, path: Path, seed: int | None, missed: str) -> str:
+        """Return the paragraph for a program that is stuck before any fault; ``missed`` is a sentence."""
+        scenario = "" if seed is None else f" in the scenario of seed {seed}"
+        return (
+            f"{path}: the set-up does not work:{scenario} {missed}, before any fault. In the control run the"
+            f" first row came in {self.first_row_seconds:.1f} s. If the machine is busy, run fewer scenarios"
+            " at a time (-n 1), or set done.quiet_seconds."
+        )
 
     def is_on_its_way(self, seconds: float, worked_seconds: float) -> bool:
         """Return whether a start that runs for so long still works on what precedes its first row."""
@@ -129,8 +155,8 @@ class ControlRun:
     """Of what it came to."""
     missed: str = ""
     """What did not come, or how the program ended too early, as a sentence; "" if it came to its end."""
-    said: tuple[str, ...] = ()
-    """The last lines that the program has printed."""
+    said: str = ""
+    """The last lines that the program has printed, as the end of a paragraph."""
 
 
 class SetUpProblem(FamilyError):

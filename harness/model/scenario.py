@@ -237,6 +237,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The restart strategy; a fixed delay and any number of restarts if unset."""
     leaves_max_parallelism: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether a process takes the maximum parallelism of a checkpoint that it finds, and sets none itself."""
+    without_checkpoints: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether the job takes no checkpoints: it commits at its end, and after a failure it reads all again."""
     needed: Needed | msgspec.UnsetType = msgspec.UNSET
     """Of a shrunk scenario that stays large: its parts, which it needs. No run reads it."""
 
@@ -273,8 +275,13 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether the checkpoint mode is exactly-once."""
-        return self.checkpoint_mode.barriers != "at_least_once"
+        """Whether rows must not come again after a failure."""
+        return self.takes_checkpoints and self.checkpoint_mode.barriers != "at_least_once"
+
+    @property
+    def takes_checkpoints(self) -> bool:
+        """Whether the job takes checkpoints."""
+        return self.without_checkpoints is not True
 
     def parallelisms(self, keyed: int = 0) -> Parallelism:
         """Return the parallelism of each kind of operator, at the start or after a rescale to ``keyed``."""

@@ -115,8 +115,9 @@ def prepared(system: System, scenario: Scenario) -> Scenario:
     """Return the scenario with what the system decides before a run, without what its user cannot ask."""
     if scenario.operations is not UNSET:
         scenario = _with_requests_of(system, scenario)
-    if scenario.restarts is not UNSET and Capability.RESTARTS not in system.capabilities:
-        scenario = replace(scenario, restarts=UNSET)
+    has_settings = scenario.restarts is not UNSET or not scenario.takes_checkpoints
+    if has_settings and Capability.RESTARTS not in system.capabilities:
+        scenario = replace(scenario, restarts=UNSET, without_checkpoints=UNSET)
     # Asked for every scenario; an instance check against a protocol takes 20 us each time.
     return cast("Preparing", system).prepared(scenario) if _prepares(type(system)) else scenario
 

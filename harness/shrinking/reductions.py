@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from onceproof.harness.model.fault_kinds import COORDINATOR_POINTS
+from onceproof.harness.model.fault_kinds import CLIENT_ANSWERS, COORDINATOR_POINTS
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.job_settings import CheckpointMode
 from onceproof.harness.model.scenario import (
@@ -56,6 +56,7 @@ PLAIN_SETTINGS: Final = {
     "incremental": UNSET,
     "restarts": UNSET,
     "leaves_max_parallelism": UNSET,
+    "without_checkpoints": UNSET,
 }
 PLAIN_MAX_PARALLELISM: Final = 4
 SHORT_INTERVALS: Final = (10, 15, 20, 30, 60)
@@ -421,6 +422,8 @@ def _simpler_fault(fault: Fault) -> Iterator[Fault]:
         yield replace(fault, task=ANY_TASK)
     elif fault.point in COORDINATOR_POINTS and fault.occurrence > 1:
         yield replace(fault, occurrence=1)
+    if fault.means in CLIENT_ANSWERS:
+        yield replace(fault, means="")
     for field, lowest in (
         ("rescale_to", 0),
         ("after", 0),

@@ -26,14 +26,14 @@ def refuse(fault: Fault | None, message: str, log_failure: Callable[[], None]) -
     """Refuse a commit with an error, before anything is done."""
     if fault is not None and not FAULTS[fault.kind].takes_place:
         log_failure()
-        raise InjectedError(message)
+        raise InjectedError(message, means=fault.means)
 
 
 def answer(fault: Fault | None, message: str, log_failure: Callable[[], None]) -> None:
     """Let a commit take place, and answer it with an error."""
     if fault is not None and FAULTS[fault.kind].takes_place:
         log_failure()
-        raise InjectedError(message)
+        raise InjectedError(message, means=fault.means)
 
 
 COMMIT_METHODS: Final[Mapping[str, Callable[..., None]]] = {

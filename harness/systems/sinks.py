@@ -35,7 +35,7 @@ from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink, PendingBatch
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTING
-from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Parameter
 
 logging.getLogger("onceproof.engine.connectors.write_ahead").addHandler(logging.NullHandler())
@@ -206,8 +206,8 @@ class BatchSink(GenericWriteAheadSink, ABC):
         self._memory.context = self.get_runtime_context()
         try:
             self.take(batch)
-        except InjectedError:
-            if self.raises_for(batch):
+        except Exception as error:
+            if self.raises_for(batch) or not is_injected(error):
                 raise
             return False
         return True
@@ -349,7 +349,9 @@ class ReactingCommitter(Committer):
             return
         try:
             self._target.commit(name)
-        except InjectedError as error:
+        except Exception as error:
+            if not is_injected(error):
+                raise
             if self._reaction in (RETRIES_LATER, UPDATES):
                 self._put_off(request)
             elif self._reaction == FAILS:

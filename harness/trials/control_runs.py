@@ -58,7 +58,7 @@ def learned(system: System, family: Family, draw: Callable[[int], Scenario]) -> 
         oracle = PythonOracle(family, scenario)
         verdict = judge(scenario, within_tolerance(control.history, oracle), oracle)
         if control.missed or any(each.anomaly not in VERDICTS for each in verdict.violations):
-            raise SetUpProblem(" ".join(_paragraph(family, scenario, control, verdict)) + _said(control))
+            raise SetUpProblem(" ".join(_paragraph(family, scenario, control, verdict)) + control.said)
         system.measured[place] = control.measured
     return system.measured[place]
 
@@ -89,9 +89,3 @@ def _rows(rows: Counter[Row], what: str) -> Iterator[str]:
         few: Iterable[Row] = list(rows.elements())[:MOST_ROWS_SHOWN]
         more = ", ..." if rows.total() > MOST_ROWS_SHOWN else ""
         yield f"{what[:1].upper()}{what[1:]}: {', '.join(map(row_text, few))}{more}."
-
-
-def _said(control: ControlRun) -> str:
-    if not control.said:
-        return " The program printed nothing."
-    return "".join(["\nThe program's last output:", *(f"\n  {line}" for line in control.said)])

@@ -33,7 +33,7 @@ import msgspec
 
 from onceproof.harness.model.exit_codes import full_line, is_full
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.program_measures import Measured
+from onceproof.harness.model.program_measures import Measured, SetUpProblem
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.trials.supervision import Death, Lost, Watch
@@ -129,7 +129,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     seconds: float
     """The run time of the scenarios, without the messages."""
     family_error: str = ""
-    """An error in a family's file, in one line."""
+    """An error that the user can correct, in one line, or the paragraph of a set-up problem."""
     internal_error: str = ""
     """The traceback of an internal error."""
     place: int | None = None
@@ -408,7 +408,10 @@ def without_culprit(batch: Batch, death: Death, warn: Callable[[str], None]) -> 
 
 def error_of(error: Exception, batch: Batch) -> tuple[str, str]:
     """Return an error that ended a batch: one that the user can fix in a line, or any other's traceback."""
-    if isinstance(error, FamilyError):
+    # It imports psutil, which a run without errors can do without.
+    from onceproof.harness.services.service import ServiceError
+
+    if isinstance(error, FamilyError | ServiceError):
         return str(error), ""
     if isinstance(error, OSError) and is_full(error):
         # This is how a worker reports what is no internal error.
@@ -423,6 +426,7 @@ def raise_error_of(done: Sequence[Done]) -> None:
     """Raise the first error of some answers, by scenario number, as FamilyError or WorkerFailed."""
     for each in sorted(done, key=lambda answer: answer.first):
         if each.family_error:
-            raise FamilyError(each.family_error)
+            # Only a set-up problem takes more than a line.
+            raise (SetUpProblem if "\n" in each.family_error else FamilyError)(each.family_error)
         if each.internal_error:
             raise WorkerFailed(each.internal_error)

@@ -27,6 +27,7 @@ from onceproof.harness.checkers.verdict import is_same_failure
 from onceproof.harness.explanation.decisions import decisions_of
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.program_measures import SetUpProblem
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, to_json
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.model.system import System, applicable, can_strike, prepared
@@ -155,7 +156,11 @@ def _failed_again(
     trial = None
     try:
         for _ in range(MOST_TRIES):
-            trial = runs.run(scenario)
+            try:
+                trial = runs.run(scenario)
+            except SetUpProblem:
+                # It was stuck before any fault, which says nothing of the failure.
+                continue
             found = trial.verdict.signature
             if found is not None and (wanted is None or is_same_failure(found, wanted)):
                 return trial, found

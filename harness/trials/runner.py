@@ -31,7 +31,7 @@ from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.program_measures import Measured, SetUpProblem
+from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import Closable, Controlled, NeedsPrograms, System, find_system, let_go
 from onceproof.harness.trials.control_runs import learned
@@ -170,9 +170,6 @@ def run(
                 ordered.take(done)
         except KeyboardInterrupt:
             result.interrupted = True
-        except SetUpProblem:
-            # Nothing has run that could be reported.
-            raise
         except MISTAKES as mistake:
             raise RunStopped(result, mistake) from mistake
         finally:

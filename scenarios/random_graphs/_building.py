@@ -26,6 +26,7 @@ from onceproof.engine.windows.triggers import EventTimeTrigger, PurgingTrigger
 from onceproof.scenarios._buffering import BufferingSink, SharingSink
 from onceproof.scenarios._keyed_job import LabelledSource
 from onceproof.scenarios._streams import StreamSource
+from onceproof.scenarios.random_graphs import _calling_functions as calling
 from onceproof.scenarios.random_graphs import _functions as plain
 from onceproof.scenarios.random_graphs import _keyed_functions as keyed
 from onceproof.scenarios.random_graphs import _meeting_functions as meeting
@@ -39,6 +40,7 @@ from onceproof.scenarios.random_graphs._graph import (
     in_front_of,
     is_never_chained,
 )
+from onceproof.scenarios.random_graphs._pane_functions import panes_of
 from onceproof.scenarios.random_graphs._reference import last_of_step
 
 if TYPE_CHECKING:
@@ -87,10 +89,20 @@ FUNCTIONS: Final[dict[tuple[str, str], tuple[str, type]]] = {
     ("tally", "values"): ("process", keyed.Tally),
     ("distinct", "map"): ("process", keyed.Distinct),
     ("distinct", "copies"): ("process", keyed.Distinct),
+    ("calls", "value"): ("process", calling.CallsOnValue),
+    ("calls", "list"): ("process", calling.CallsOnList),
+    ("calls", "map"): ("process", calling.CallsOnMap),
+    ("calls", "reducing"): ("process", calling.CallsOnReducing),
+    ("calls", "aggregating"): ("process", calling.CallsOnAggregating),
+    ("calls", "timers"): ("process", calling.CallsOnTimers),
+    ("calls", "operator"): ("process", calling.CallsOnOperatorState),
     ("tumbling", "timers"): ("process", meeting.TumblingByTimers),
     ("tumbling", "two_timers"): ("process", meeting.TumblingByTwoTimers),
 }
 """By kind and form the method of a stream and the class of the function, where no more is to be said."""
+
+BROADCAST: Final = {"broadcast": meeting.PairsWithBroadcast, "broadcast_calls": calling.PairsWithCalls}
+"""By the forms with broadcast state the class of the function."""
 
 
 def build(env: StreamExecutionEnvironment, io: JobIO, graph: Graph) -> None:
@@ -154,6 +166,8 @@ class _Builder:
                 return by_key.process(keyed.Distinct(name, vertex.ttl), VALUE)
             case "lateness", _:
                 return self._with_latecomers(vertex)
+            case "panes", _:
+                return self._beside_windows(vertex)
             case "whole", _:
                 return self._whole(vertex)
             case "async", form:
@@ -182,9 +196,9 @@ class _Builder:
         name = vertex.name
         left, right = [self._streams[each] for each in vertex.inputs]
         one = left.key_by(plain.key_of, Types.STRING())
-        if vertex.form == "broadcast":
+        if vertex.form in BROADCAST:
             twos = right.broadcast(meeting.broadcast_of(name))
-            return one.connect(twos).process(meeting.PairsWithBroadcast(name), VALUE)
+            return one.connect(twos).process(BROADCAST[vertex.form](name), VALUE)
         two = right.key_by(plain.key_of, Types.STRING())
         if vertex.kind == "near":
             near = one.interval_join(two).between(
@@ -220,6 +234,14 @@ class _Builder:
         )
         in_time = self._in_front(windows, vertex, 1)
         return in_time.union(in_time.get_side_output(late)).map(plain.Step(vertex.name), VALUE)
+
+    def _beside_windows(self, vertex: Vertex) -> DataStream:
+        """Return each value once, beside windows that emit what is wrong with them."""
+        united = self._united(vertex)
+        stamped = self._in_front(united.rebalance().assign_timestamps_and_watermarks(STAMPED), vertex)
+        by_key = stamped.key_by(plain.key_of, Types.STRING())
+        windows = self._in_front(panes_of(by_key, vertex.panes, vertex.name), vertex, 1)
+        return united.union(windows).map(plain.Step(vertex.name), VALUE)
 
     def _whole(self, vertex: Vertex) -> DataStream:
         """Return one value for each key at the end: all that it has, folded in bundles."""

@@ -12,6 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from onceproof.harness.model.chance import Chance
@@ -22,16 +23,19 @@ from onceproof.scenarios.random_graphs._graph import (
     KEEP_ORDER,
     KINDS,
     MOST_SINKS,
+    MOST_VERTICES,
     SIDE,
     SINK,
     SOURCES,
     Certain,
     Graph,
+    GraphError,
     Kind,
     Vertex,
     checked,
     output_of,
 )
+from onceproof.scenarios.random_graphs._panes import draw_row
 from onceproof.scenarios.random_graphs._reference import SIZE_MS
 
 BOUND_MS: Final = 20
@@ -65,6 +69,10 @@ WEIGHTS: Final = (
     ("lateness", 3),
     ("whole", 2),
 )
+CALLS: Final = 0.6
+"""The share of graphs with a vertex that calls all of a state, or has windows of any kind."""
+PANES: Final = 0.65
+"""The share of these with windows."""
 ON_TIME: Final = 20
 """The weight of ``punctual`` behind an asynchronous operator, which holds watermarks back, and behind an
 interval join, whose results have timestamps of their own."""
@@ -114,6 +122,48 @@ def draw_graph(chance: Chance) -> Graph:
     return checked((*vertices, *_draw_sinks(chance, unread, streams, vertices)))
 
 
+def with_calls(chance: Chance, graph: Graph) -> Graph:
+    """Return a graph with one vertex more, which calls all of a state or has windows of any kind.
+
+    Args:
+        chance: apart from that of the graph: a graph that stays as it is was drawn alike before.
+        graph: the graph as drawn.
+    """
+    vertices = [
+        replace(each, form="broadcast_calls") if each.form == "broadcast" and chance.chance(0.5) else each
+        for each in graph.vertices
+    ]
+    if len(graph.operators) < MOST_VERTICES and chance.chance(CALLS):
+        kind = "panes" if chance.chance(PANES) else "calls"
+        form, ttl = chance.choice(KINDS[kind].forms), kind == "calls" and chance.chance(0.3)
+        new = Vertex("v0", kind, form, (), ttl=ttl, panes=draw_row(chance) if kind == "panes" else "")
+        # Somewhere before the sinks, if what is behind it needs no order; or in front of a sink.
+        places = [(reader, name) for reader in vertices for name in reader.inputs]
+        sinks = [place for place in places if place[0].kind == SINK]
+        for reader, name in (chance.choice(places), chance.choice(sinks)):
+            try:
+                return checked(_inserted(vertices, new, reader, name))
+            except GraphError:
+                continue
+    return checked(tuple(vertices))
+
+
+def _inserted(vertices: list[Vertex], new: Vertex, reader: Vertex, name: str) -> tuple[Vertex, ...]:
+    """Return vertices with a new one between a reader and one of its inputs, all of them numbered again."""
+    place = next(place for place, each in enumerate(vertices) if each.kind == SINK or each is reader)
+    added = [*vertices[:place], replace(new, inputs=(name,)), *vertices[place:]]
+    operators = [each.name for each in added if each.kind != SINK]
+    names = {each: f"v{number}" for number, each in enumerate(operators, 1)}
+    names |= {each + SIDE: after + SIDE for each, after in names.items()}
+    numbered = []
+    for each in added:
+        inputs = [new.name if each is reader and one == name else one for one in each.inputs]
+        edge = "hash" if each is reader and each.edge == "forward" else each.edge
+        read = tuple([names.get(one, one) for one in inputs])
+        numbered.append(replace(each, name=names.get(each.name, each.name), inputs=read, edge=edge))
+    return tuple(numbered)
+
+
 def _draw_vertex(
     chance: Chance, name: str, streams: dict[str, Certain], unread: list[str], before: list[Vertex]
 ) -> Vertex:
@@ -132,7 +182,7 @@ def _draw_vertex(
     ]
     kind = chance.weighted(kinds)
     row = KINDS[kind]
-    form = chance.choice(row.forms)
+    form = chance.choice([each for each in row.forms if each != "broadcast_calls"])
     return Vertex(
         name,
         kind,

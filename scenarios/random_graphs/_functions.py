@@ -69,9 +69,11 @@ def side_of(name: str) -> OutputTag:
 
 
 def lasting(descriptor: Descriptor, ttl: bool) -> Descriptor:
-    """Give a state a time to live that is never over, if it has one at all."""
+    """Give a state a time to live that is never over, if it has one at all, with every way of cleaning up."""
     if ttl:
         builder = StateTtlConfig.new_builder(Time.milliseconds(YEAR_MS)).never_return_expired()
+        # Each backend takes those that are its own.
+        builder.cleanup_full_snapshot().cleanup_incrementally(2, True).cleanup_in_rocksdb_compact_filter(3)
         descriptor.enable_time_to_live(builder.update_ttl_on_read_and_write().build())
     return descriptor
 

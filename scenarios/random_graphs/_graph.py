@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from onceproof.harness.model.family import Role
+from onceproof.scenarios.random_graphs._panes import PLAINEST, is_legal
 
 Needs: TypeAlias = Literal["nothing", "order", "time"]
 
@@ -34,10 +35,13 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "twins": ("ones", "twos"),
     "tumbling": ("inside",),
     "whole": ("whole",),
+    "calls": ("called", "mirror", "own", "union"),
+    "panes": ("firings", "all firings"),
 }
 """By kind the states that its functions name; a vertex's name stands before each."""
 _SESSION_STATES: Final = ("window-contents", "merging-window-set")
 _WINDOW_STATES: Final = (*_SESSION_STATES, "_timer_state/event_window-timers")
+_USER_TIMERS: Final = ("_timer_state/event_user-timers", "_timer_state/processing_user-timers")
 OWN_STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "total": ("_op_state",),
     "triples": ("tumble-count-assigner", "window-contents"),
@@ -46,6 +50,15 @@ OWN_STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "sliding": _WINDOW_STATES,
     "session": _WINDOW_STATES,
     "whole": ("bundled", "_timer_state/event_user-timers"),
+    "calls": _USER_TIMERS,
+    "panes": (
+        *_WINDOW_STATES,
+        "_timer_state/processing_window-timers",
+        "tumble-count-assigner",
+        "slide-count-assigner",
+        "count",
+        "fire-time",
+    ),
 }
 """By kind, the states that the engine names."""
 
@@ -94,7 +107,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "count": Kind(("value", "reducing", "aggregating"), "nothing", "key", 1, True),
     "tally": Kind(("values",), "nothing", "key", 1, True),
     "distinct": Kind(("map", "copies"), "time", "key", 1, True),
-    "pairs": Kind(("co_process", "broadcast"), "nothing", "key", 2),
+    "pairs": Kind(("co_process", "broadcast", "broadcast_calls"), "nothing", "key", 2),
     "twins": Kind(("co_process",), "nothing", "key", 2),
     "near": Kind(("interval_join",), "time", "key", 2),
     "tumbling": Kind(("timers", "two_timers", "process", "reduce", "aggregate"), "time", "key"),
@@ -102,6 +115,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "session": Kind(("process", "reduce", "aggregate"), "time", "key"),
     "lateness": Kind(("tumbling", "session"), "nothing", "key"),
     "whole": Kind(("bundles", "brief_bundles"), "nothing", "key"),
+    "calls": Kind(
+        ("value", "list", "map", "reducing", "aggregating", "timers", "operator"), "nothing", "key", 1, True
+    ),
+    "panes": Kind(("windows",), "nothing", "key"),
     SINK: Kind(("two_phase", "committing", "write_ahead", "buffering", "sharing")),
 }
 HELD_BY_SINK: Final = frozenset({"buffering", "sharing"})
@@ -112,7 +129,7 @@ USUAL_EDGE: Final = "hash"
 KEEP_ORDER: Final = frozenset({"forward", "hash", "custom", "global"})
 """The edges on which the records of a lane and key take one way, so that none overtakes another."""
 FLAGS: Final = ("alone", "ttl")
-_SETTINGS: Final = ("form", "of", "over", "at", "most")
+_SETTINGS: Final = ("form", "of", "over", "at", "most", "panes")
 _NAME: Final = re.compile(r"v[1-6]|s[1-3]")
 
 
@@ -138,6 +155,8 @@ class Vertex:
     """Whether it is never chained."""
     ttl: bool = False
     """Whether its state has a time to live, which is never over."""
+    panes: str = ""
+    """The windows of kind ``panes``, as ``_panes.py`` says them."""
 
     def __str__(self) -> str:
         words = [self.kind, f"of={','.join(self.inputs)}"]
@@ -145,6 +164,7 @@ class Vertex:
         words += [f"over={self.edge}"] * (self.edge != USUAL_EDGE)
         words += [f"at={self.parallelism}"] * (self.parallelism != usual_parallelism(self.kind))
         words += [f"most={self.max_parallelism}"] * bool(self.max_parallelism)
+        words += [f"panes={self.panes}"] * bool(self.panes)
         words += ["alone"] * self.alone + ["ttl"] * self.ttl
         return " ".join(words)
 
@@ -236,7 +256,8 @@ def _vertex(name: str, line: str) -> Vertex:
     inputs = tuple(said["of"].split(","))
     flags = {flag: flag in said for flag in FLAGS}
     form, edge = said.get("form", KINDS[kind].forms[0]), said.get("over", USUAL_EDGE)
-    return Vertex(name, kind, form, inputs, edge, said.get("at", usual_parallelism(kind)), int(most), **flags)
+    at = said.get("at", usual_parallelism(kind))
+    return Vertex(name, kind, form, inputs, edge, at, int(most), **flags, panes=said.get("panes", ""))
 
 
 def checked(vertices: tuple[Vertex, ...]) -> Graph:
@@ -286,6 +307,8 @@ def _check_words(vertex: Vertex) -> None:
         )
     if len(set(vertex.inputs)) < len(vertex.inputs) or (kind.inputs == 2 and len(vertex.inputs) != 2):
         raise GraphError(f"{vertex.name}: {vertex.kind} reads {kind.inputs} or more different streams")
+    if vertex.panes if vertex.kind != "panes" else not is_legal(tuple(vertex.panes.split("."))):
+        raise GraphError(f"{vertex.name}: panes={vertex.panes} are no windows, as {PLAINEST} are")
     if vertex.ttl and not (kind.keeps_state and vertex.form != "reduce"):
         raise GraphError(
             f"{vertex.name}: ttl belongs to a function with state, not to {vertex.kind} {vertex.form}"
@@ -321,6 +344,8 @@ def output_of(vertex: Vertex, inputs: list[Certain]) -> Certain:
             return Certain(False, True, True, size * (3 if vertex.kind == "sliding" else 0.5))
         case "lateness":
             return Certain(False, False, True, size)
+        case "panes":
+            return Certain(False, timed, holds, size)
         case "whole":
             return Certain(False, False, True, min(size, MOST_KEYS))
         case "twice":
@@ -365,7 +390,7 @@ def tasks_of(graph: Graph) -> dict[str, Role | int]:
 def in_front_of(vertex: Vertex) -> tuple[str, ...]:
     """Return the names of the operators that a vertex has in front of the one that bears its name."""
     match vertex.kind, vertex.form:
-        case "lateness", _:
+        case "lateness" | "panes", _:
             words: tuple[str, ...] = ("stamped", "windows")
         case "whole", _:
             words = (COPIED, "bundled")
@@ -386,7 +411,7 @@ def is_never_chained(vertex: Vertex, name: str) -> bool:
 
 def _is_exchanged(vertex: Vertex) -> bool:
     """Return whether an exchange is between a vertex and what stands in front of it, which is not chained."""
-    return vertex.form == "copies" or vertex.kind in ("lateness", "whole")
+    return vertex.form == "copies" or vertex.kind in ("lateness", "panes", "whole")
 
 
 def arrival_states_of(graph: Graph) -> list[str]:
@@ -403,7 +428,9 @@ def arrival_states_of(graph: Graph) -> list[str]:
         if vertex.kind == "lateness":
             # Which records a window has fired, and which came too late for it, follows from the watermarks.
             states += (*_WINDOW_STATES, f"{vertex.name} fired")
-        if not behind.isdisjoint(vertex.inputs):
+        if vertex.form == "broadcast_calls":
+            states += (*_USER_TIMERS, f"{vertex.name} pending")
+        if vertex.kind in ("calls", "panes") or not behind.isdisjoint(vertex.inputs):
             states += [f"{vertex.name} {word}" for word in STATES.get(vertex.kind, ())]
             states += OWN_STATES.get(vertex.kind, ())
         if vertex.kind in ("async", "lateness") or not behind.isdisjoint(vertex.inputs):

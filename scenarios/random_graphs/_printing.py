@@ -22,6 +22,7 @@ from onceproof.harness.model.scenario import Parameter
 from onceproof.scenarios.random_graphs._building import (
     ANSWER_MS,
     BOUND_MS,
+    BROADCAST,
     BUNDLE,
     CAPACITY,
     FUNCTIONS,
@@ -40,7 +41,13 @@ from onceproof.scenarios.random_graphs._graph import (
 )
 from onceproof.scenarios.random_graphs._reference import last_of_step
 
-_SOURCES: Final = ("_functions", "_keyed_functions", "_meeting_functions")
+_SOURCES: Final = (
+    "_functions",
+    "_keyed_functions",
+    "_meeting_functions",
+    "_calling_functions",
+    "_pane_functions",
+)
 _ENGINE: Final = "onceproof.engine"
 _HEAD: Final = '''class At(TimestampAssigner):
     """Takes the timestamp that stands beside a value."""
@@ -123,6 +130,9 @@ def _statements(vertex: Vertex) -> Iterator[str]:
         case "lateness", _:
             yield from _with_latecomers(vertex)
             return
+        case "panes", _:
+            yield from _beside_windows(vertex)
+            return
         case "whole", _:
             yield from _whole(vertex)
             return
@@ -159,6 +169,18 @@ def _with_latecomers(vertex: Vertex) -> Iterator[str]:
     yield f"{name} = {_settled(text, vertex, windows)}"
     text = f"{name}.union({name}.get_side_output(late_of({name!r}))).map(Step({name!r}), VALUE)"
     yield f"{name} = {_settled(text, vertex, name)}"
+
+
+def _beside_windows(vertex: Vertex) -> Iterator[str]:
+    """Yield the statements of windows that emit what is wrong with them, beside the values."""
+    name, (stamped, windows) = vertex.name, in_front_of(vertex)
+    strategy = "WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())"
+    text = f"{_united(vertex)}.rebalance().assign_timestamps_and_watermarks({strategy})"
+    yield f"{name} = {_settled(text, vertex, stamped)}"
+    text = f"panes_of({name}.key_by(key_of, Types.STRING()), {vertex.panes!r}, {name!r})"
+    yield f"{name} = {_settled(text, vertex, windows)}"
+    united = f"{_united(vertex)}.union({name}).map(Step({name!r}), VALUE)"
+    yield f"{name} = {_settled(united, vertex, name)}"
 
 
 def _whole(vertex: Vertex) -> Iterator[str]:
@@ -210,9 +232,9 @@ def _sent(vertex: Vertex) -> str:
 def _joined(vertex: Vertex) -> str:
     name = vertex.name
     one, two = [f"{each}.key_by(key_of, Types.STRING())" for each in vertex.inputs]
-    if vertex.form == "broadcast":
+    if vertex.form in BROADCAST:
         broadcast = f"{vertex.inputs[1]}.broadcast(broadcast_of({name!r}))"
-        return f"{one}.connect({broadcast}).process(PairsWithBroadcast({name!r}), VALUE)"
+        return f"{one}.connect({broadcast}).process({BROADCAST[vertex.form].__name__}({name!r}), VALUE)"
     if vertex.kind == "near":
         bounds = "Time.milliseconds(-NEAR_MS), Time.milliseconds(NEAR_MS)"
         return f"{one}.interval_join({two}).between({bounds}).process(Near({name!r}), VALUE)"

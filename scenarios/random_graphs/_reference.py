@@ -285,6 +285,8 @@ _RULES: Final[Mapping[str, Callable[..., dict[str, Stream]]]] = {
     "twice": _each(lambda number: (number, (number + 1) % MODULUS)),
     "async": _each(lambda number: ((7 * number + 3) % MODULUS,)),
     "lateness": _each(lambda number: (number,)),
+    "calls": _each(lambda number: (number,)),
+    "panes": _each(lambda number: (number,)),
     "punctual": _punctual,
     "parity": _parity,
     "total": _total,

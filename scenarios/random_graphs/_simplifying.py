@@ -25,6 +25,7 @@ from onceproof.scenarios.random_graphs._graph import (
     graph_of,
     usual_parallelism,
 )
+from onceproof.scenarios.random_graphs._panes import PLAINEST
 
 
 def simpler_parameters(parameters: Mapping[str, Parameter]) -> Iterator[dict[str, Parameter]]:
@@ -78,6 +79,9 @@ def _simpler_vertices(vertex: Vertex) -> Iterable[Vertex]:
         yield replace(vertex, kind="map", form="map")
     usual = usual_parallelism(vertex.kind)
     yield replace(vertex, edge=USUAL_EDGE, parallelism=usual, max_parallelism=0, alone=False)
+    said = vertex.panes.split(".")
+    for place, plainest in enumerate(PLAINEST.split(".") if vertex.panes else ()):
+        yield replace(vertex, panes=".".join([*said[:place], plainest, *said[place + 1 :]]))
     yield replace(vertex, form=KINDS[vertex.kind].forms[0], ttl=False)
     yield replace(vertex, form=KINDS[vertex.kind].forms[0])
     yield replace(vertex, edge=USUAL_EDGE)
@@ -88,7 +92,7 @@ def _simpler_vertices(vertex: Vertex) -> Iterable[Vertex]:
 
 
 def _stateless(vertex: Vertex) -> Vertex:
-    return replace(vertex, kind="map", form="map", ttl=False)
+    return replace(vertex, kind="map", form="map", ttl=False, panes="")
 
 
 def _read_only(vertices: list[Vertex]) -> list[Vertex]:

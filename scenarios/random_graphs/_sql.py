@@ -109,6 +109,7 @@ _LATEST: Final = "slice(x.so_far, -least(3, size(x.so_far)), 3)"
 _RESIDUE: Final = "filter(x.so_far, p -> pmod(p.number, 3) = pmod(x.r.number, 3))"
 _LANED: Final = ("concat(x.r.lane, step)", "x.r.key")
 
+_PASSED_ON: Final = f"transform(one, r -> {_changed('r.number')})"
 _RULES: Final = {
     "map": f"transform(one, r -> {_changed(f'pmod(3 * r.number + 1, {MODULUS})')})",
     "async": f"transform(one, r -> {_changed(f'pmod(7 * r.number + 3, {MODULUS})')})",
@@ -163,7 +164,9 @@ _RULES: Final = {
     "tumbling": _windowed(_TUMBLING, f"w.start + {SIZE_MS - 1}", _IN_WINDOW),
     "sliding": _windowed(_SLIDING, f"w.start + {SIZE_MS - 1}", _IN_WINDOW),
     "session": _windowed(_SESSION_STARTS, _SESSION_END, _IN_SESSION),
-    "lateness": f"transform(one, r -> {_changed('r.number')})",
+    "lateness": _PASSED_ON,
+    "calls": _PASSED_ON,
+    "panes": _PASSED_ON,
     "punctual": f"transform(one, r -> {_changed(f'pmod(r.number + r.at, {MODULUS})')})",
     "whole": "transform(transform(array_distinct(transform(one, r -> r.key)), key -> "
     "named_struct('key', key, 'inside', filter(one, p -> p.key = key))), x -> "

@@ -87,15 +87,7 @@ class Run:
         self, checkpoint: int, offset: int, rows: Sequence[Row] | None = None, in_flight: int = 0
     ) -> Run:
         """Complete a checkpoint at an offset; it lists all transactions that are not committed yet."""
-        if rows is None:
-            numbered = self.scenario.records["words"][:offset]
-            all_rows = WordCount().expected({"words": numbered}, Declared())
-            rows = all_rows[self.offset : offset]
-        for subtask in (0, 1):
-            own = [row for row in rows if (str(row[0]) < "m") == (subtask == 0)]
-            name = f"t{subtask}-{self.epoch}-{self.attempt}"
-            self.contents[name] = (subtask, self.attempt, self.epoch, own)
-            self.pending.append(name)
+        self.write(offset, rows)
         self.history.checkpoint_completed(
             self.tick(),
             checkpoint,
@@ -106,6 +98,19 @@ class Run:
             in_flight,
         )
         self.offsets[checkpoint], self.epoch, self.offset = offset, checkpoint, offset
+        return self
+
+    def write(self, offset: int, rows: Sequence[Row] | None = None) -> Run:
+        """Write the rows up to an offset into a transaction of each subtask."""
+        if rows is None:
+            numbered = self.scenario.records["words"][:offset]
+            all_rows = WordCount().expected({"words": numbered}, Declared())
+            rows = all_rows[self.offset : offset]
+        for subtask in (0, 1):
+            own = [row for row in rows if (str(row[0]) < "m") == (subtask == 0)]
+            name = f"t{subtask}-{self.epoch}-{self.attempt}"
+            self.contents[name] = (subtask, self.attempt, self.epoch, own)
+            self.pending.append(name)
         return self
 
     def commit(self, *transactions: str) -> Run:

@@ -80,6 +80,7 @@ THEMES: Final = (
     "splits_and_windows",
     "upgrades",
     "settings",
+    "calls",
 )
 """In the order in which the bugs are measured."""
 

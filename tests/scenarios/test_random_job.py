@@ -22,6 +22,7 @@ from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.faultless_runs import undisturbed
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._graph import EDGES, KINDS, GraphError, graph_of, tasks_of
+from onceproof.scenarios.random_graphs._panes import PLAINEST
 from onceproof.scenarios.random_graphs._printing import as_program
 from onceproof.scenarios.random_graphs._simplifying import simpler_parameters
 
@@ -153,7 +154,8 @@ def test_each_kind_and_form_is_printed_as_statements_of_python() -> None:
     for kind, row in KINDS.items():
         for form in row.forms if kind != "sink" else ():
             of = "left,right" if row.inputs == 2 else "left"
-            graph = {"v1": f"{kind} of={of} form={form} at=2 alone", "s1": "sink of=v1 over=custom"}
+            said = f" panes={PLAINEST}" * (kind == "panes")
+            graph = {"v1": f"{kind} of={of} form={form} at=2 alone{said}", "s1": "sink of=v1 over=custom"}
             text = as_program(THREE, graph)
             compile(text, f"{kind} {form}", "exec")
             printed.add(text.partition("env = ")[2])

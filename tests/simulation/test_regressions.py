@@ -337,6 +337,7 @@ def declines_never_back_off(reached: Reached) -> Iterator[None]:
 
 
 PLANTED_AGAIN: dict[str, Mutant] = {
+    "batch_of_an_attempt_without_checkpoints": find_mutant("attempts-name-their-output-alike"),
     "declines_in_batch_leave_no_time_for_records": declines_never_back_off,
     "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,
     "barrier_comes_behind_the_notice_of_its_abort": notices_come_too_early,

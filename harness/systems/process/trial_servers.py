@@ -147,21 +147,25 @@ class TrialKafka(TrialServer[KafkaBroker]):
         and groups. Under the same names the next trial would find the states of this one.
 
         ``fixed`` are the names of those that have the same name in each trial.
+
+        Raises:
+            ServiceError: the broker does not answer, also what is asked while they are there.
         """
         from onceproof.harness.systems.process.kafka_io import make_topics
 
         broker, struck = self.server, self.struck
         trial = self.next_name()
         names = {name: fixed.get(name, f"{trial}-{name}") for name in partitions}
-        if fixed:
-            delete_topics(broker.address, set(fixed.values()).__contains__)
-        make_topics(broker.address, {names[name]: count for name, count in partitions.items()})
-        others = topic_names(broker.address) - set(names.values())
-        try:
-            yield OwnTopics(broker.address, f"{LOOPBACK}:{struck.port}", names)
-        finally:
-            delete_groups(broker.address)
-            delete_topics(broker.address, lambda name: name not in others and not name.startswith("__"))
+        with _asked_in_vain(broker):
+            if fixed:
+                delete_topics(broker.address, set(fixed.values()).__contains__)
+            make_topics(broker.address, {names[name]: count for name, count in partitions.items()})
+            others = topic_names(broker.address) - set(names.values())
+            try:
+                yield OwnTopics(broker.address, f"{LOOPBACK}:{struck.port}", names)
+            finally:
+                delete_groups(broker.address)
+                delete_topics(broker.address, lambda name: name not in others and not name.startswith("__"))
 
     @contextmanager
     def topics(
@@ -222,6 +226,25 @@ class TrialKafka(TrialServer[KafkaBroker]):
             finally:
                 cluster.close()
         delete_topics(topics.servers, lambda name: name == topics.input_topic or topics.is_output(name))
+
+
+@contextmanager
+def _asked_in_vain(broker: KafkaBroker) -> Iterator[None]:
+    """Raise ServiceError where the harness has asked the broker of its trials and got no answer in time."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        yield
+    except (KafkaException, TimeoutError) as error:
+        cause = error.args[0] if error.args else None
+        # What a broker answers has a code from 0 on; the others are the client's own.
+        if isinstance(cause, KafkaError) and cause.code() >= 0:
+            raise
+        said = f" ({cause.str()})" if isinstance(cause, KafkaError) else ""
+        raise ServiceError(
+            f"kafka: the broker of the trials at {broker.address} does not answer in time{said}: where the"
+            " machine is too busy for it, run fewer scenarios at a time (-n 1)"
+        ) from error
 
 
 def topic_names(servers: str) -> set[str]:

@@ -28,6 +28,10 @@ StandOf: TypeAlias = Callable[[int, int], Sequence[Stand]]
 
 PROCESS: Final = "process"
 OUTPUT: Final = "output"
+_OF_ALL: Final = frozenset(
+    [kind for kind, row in FAULTS.items() if row.strikes in ("process", "pause") or row.victims == "all"]
+)
+"""The kinds of faults that strike all processes of a program at once."""
 
 
 @dataclass(slots=True)
@@ -52,6 +56,16 @@ class ProgramHistory:
     def was_struck(self) -> bool:
         """Whether a fault has struck."""
         return bool(self.history.statistics.coverage)
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """Whether nothing has been done to the first start of the program."""
+        return self.starts == 1 and not self.was_struck
+
+    @property
+    def was_struck_as_a_whole(self) -> bool:
+        """Whether all that has struck were kills and pauses of all its processes, which leave no session."""
+        return all(kind in _OF_ALL for kind, _ in self.history.statistics.coverage)
 
     @property
     def transaction_marks(self) -> tuple[str, ...]:

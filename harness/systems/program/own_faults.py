@@ -25,8 +25,8 @@ from onceproof.harness.model.program_processes import OwnFault, Request
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.program.user_commands import CannotStart, how_it_failed, run_command
 
-_SECONDS_TO_WORK: Final = 30.0
-_SECONDS_OF_A_TRY: Final = 20.0
+_LEAST_SECONDS_TO_WORK: Final = 30.0
+_LEAST_SECONDS_OF_A_TRY: Final = 20.0
 _SECONDS_BETWEEN_TRIES: Final = 0.2
 
 
@@ -39,10 +39,17 @@ class StrikingFault(threading.Thread):
         fill: replaces placeholders.
         folder: in which its commands run.
         place: of the file, for errors.
+        seconds_to_work: for how long it is tried to strike, and to undo it.
     """
 
     def __init__(
-        self, fault: OwnFault, seconds: float, fill: Callable[[str], str], folder: Path, place: str
+        self,
+        fault: OwnFault,
+        seconds: float,
+        fill: Callable[[str], str],
+        folder: Path,
+        place: str,
+        seconds_to_work: float,
     ) -> None:
         super().__init__(daemon=True)
         self._fault = fault
@@ -51,6 +58,8 @@ class StrikingFault(threading.Thread):
         self._folder = folder
         self._place = f"{place}: fault {fault.name!r}"
         self._is_to_end = threading.Event()
+        self._seconds_to_work = max(_LEAST_SECONDS_TO_WORK, seconds_to_work)
+        self._seconds_of_a_try = max(_LEAST_SECONDS_OF_A_TRY, seconds_to_work / 2)
         self._problem = ""
         self.start()
 
@@ -81,7 +90,7 @@ class StrikingFault(threading.Thread):
 
     def _carry_out(self, action: tuple[str, ...] | Request) -> str:
         """Do something until it works; return the problem if it never does."""
-        deadline = time.monotonic() + _SECONDS_TO_WORK
+        deadline = time.monotonic() + self._seconds_to_work
         while True:
             problem = self._sent(action) if isinstance(action, Request) else self._ran(action)
             if not problem or time.monotonic() > deadline or self._is_to_end.wait(_SECONDS_BETWEEN_TRIES):
@@ -90,9 +99,9 @@ class StrikingFault(threading.Thread):
     def _ran(self, command: tuple[str, ...]) -> str:
         words = [self._fill(word) for word in command]
         try:
-            done = run_command(words, self._folder, _SECONDS_OF_A_TRY)
+            done = run_command(words, self._folder, self._seconds_of_a_try)
         except subprocess.TimeoutExpired:
-            return f"{words[0]}: no end after {_SECONDS_OF_A_TRY:g} s"
+            return f"{words[0]}: no end after {self._seconds_of_a_try:.0f} s"
         except CannotStart as error:
             return str(error)
         return how_it_failed(done.returncode, done.stderr or done.stdout) if done.returncode else ""
@@ -103,17 +112,53 @@ class StrikingFault(threading.Thread):
         body = self._fill(request.body).encode() if request.body else None
         try:
             asked = urllib.request.Request(url, body, headers, method=request.method)
-            with urllib.request.urlopen(asked, timeout=_SECONDS_OF_A_TRY):
+            with urllib.request.urlopen(asked, timeout=self._seconds_of_a_try):
                 return ""
         except (OSError, ValueError) as error:
             return f"{request.method} {url}: {getattr(error, 'reason', None) or error}"
 
 
-def striking(
-    file: ProgramFile, fault: Fault, fill: Callable[[str], str], folder: Path, place: str
-) -> StrikingFault:
-    """Let a fault of a scenario begin to strike. Raises FamilyError if the file does not describe it."""
-    own = {each.name: each for each in file.fault}.get(fault.name)
-    if own is None:
-        raise FamilyError(f"{place}: the scenario has a fault {fault.name!r}, which the file does not have")
-    return StrikingFault(own, fault.delay / 1000, fill, folder, place)
+class OwnFaults:
+    """Those of one trial that have begun to strike and are not undone.
+
+    Args:
+        file: that describes them.
+        folder: of the trial.
+        place: the path of the file, for errors.
+        seconds_to_work: for how long each is tried, since the program may be starting just then.
+    """
+
+    def __init__(self, file: ProgramFile, folder: Path, place: str, seconds_to_work: float) -> None:
+        self._described = {each.name: each for each in file.fault}
+        self._folder = folder
+        self._place = place
+        self._seconds_to_work = seconds_to_work
+        self._striking: list[StrikingFault] = []
+
+    @property
+    def are_striking(self) -> bool:
+        """Whether one is not undone."""
+        return bool(self._striking)
+
+    def strike(self, fault: Fault, fill: Callable[[str], str]) -> None:
+        """Let a fault of a scenario begin to strike. Raises FamilyError if the file does not describe it."""
+        own = self._described.get(fault.name)
+        if own is None:
+            raise FamilyError(
+                f"{self._place}: the scenario has a fault {fault.name!r}, which the file does not have"
+            )
+        seconds = fault.delay / 1000
+        self._striking.append(
+            StrikingFault(own, seconds, fill, self._folder, self._place, self._seconds_to_work)
+        )
+
+    def has_undone(self) -> bool:
+        """Return whether one was undone since the last call. Raises FamilyError if that does not work."""
+        before = len(self._striking)
+        self._striking = [each for each in self._striking if not each.is_over()]
+        return len(self._striking) < before
+
+    def end(self) -> None:
+        """Undo all, and return when that is done."""
+        for each in self._striking:
+            each.end()

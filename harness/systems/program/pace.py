@@ -7,6 +7,9 @@ Rules:
   does nothing, and settles when the program has been quiet for longer than ever before.
 - A run is quiet since the last thing that the program may answer with rows: a record, a row, a start, the end
   of a pause, a strike.
+- Rows that are missing are late when they have not come by the pauses between rows, and by the time of a
+  start that has shown none. The first trial with late rows waits the whole time for them and shows whether
+  any come (a lease may have to end first). If none do, later trials end when their rows are late.
 - A start that has not used the processor time of the first row yet is given more time as long as it works:
   the machine may be busier than it was.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from msgspec.structs import replace
@@ -43,6 +47,21 @@ _TIMES_OF_WORK: Final = 5.0
 
 
 @dataclass(slots=True)
+class LateRows:
+    """What the trials of a program have shown of missing rows that are late."""
+
+    came: bool = False
+    """Whether some have come."""
+    waited: bool = False
+    """Whether the whole time was waited for some in vain."""
+
+    @property
+    def never_come(self) -> bool:
+        """Whether such rows need not be waited for."""
+        return self.waited and not self.came
+
+
+@dataclass(slots=True)
 class Pace:
     """The times of one run. All are those of the monotonic clock."""
 
@@ -53,11 +72,15 @@ class Pace:
     """Returns how much processor time the living processes of the program have used."""
     read_at: Callable[[], float]
     """Returns until when the output has been read: what a reader has not shown yet may be there."""
+    late_rows: LateRows = field(default_factory=LateRows)
+    """Of all trials of the program."""
     begun: float = field(default_factory=time.monotonic)
     started: float = 0.0
     """The last start."""
     changed: float = 0.0
     """When something happened last that the program may answer with rows."""
+    _asked: float = 0.0
+    """The same, without rows themselves."""
     starts: int = 0
     _origin: float = 0.0
     """When the last start was ready; the start itself if the program does not say so."""
@@ -76,31 +99,44 @@ class Pace:
     phase_seconds: dict[str, float] = field(default_factory=lambda: {"start": 0.0, "feed": 0.0, "wait": 0.0})
     _spent_at: float = field(default_factory=time.monotonic)
     _printed: float = 0.0
+    _is_late: bool = False
+    """Whether missing rows have not come when they were expected."""
     _work: tuple[float, float] = (0.0, 0.0)
     """When the processor time was asked for, and what it was."""
 
     def start(self) -> None:
         """Note that the program starts."""
-        self.started = self.changed = self._origin = time.monotonic()
+        self.started = self.changed = self._asked = self._origin = time.monotonic()
         self._origin_work = 0.0
         self.starts += 1
 
     def ready(self) -> None:
         """Note that it is ready for records."""
-        self.changed = time.monotonic()
+        self.changed = self._asked = time.monotonic()
         if self.file.ready:
             self._origin, self._origin_work = self.changed, self.ask_work()
 
     def give(self) -> None:
         """Note that a record is given."""
-        self.changed = time.monotonic()
+        self.changed = self._asked = time.monotonic()
         self._given.append(self.changed)
+
+    def may_give(self, now: float) -> bool:
+        """Return whether a program that is up can take the next record: the last one was a while ago."""
+        if self._given and now < self._given[-1] + self.file.pace_ms / 1000:
+            return False
+        # A program that does not say when it is ready has had as long as its first row took.
+        if self.measured is None or self.file.ready:
+            return True
+        return now - self.started >= self.measured.first_row_seconds
 
     def look(self, new: int) -> None:
         """Note that a look has found new rows, or others gone."""
         self.changed = time.monotonic()
         if not new:
             return
+        self.late_rows.came |= self._is_late
+        self._is_late = False
         self._rows += new
         self._looks.append(self.changed)
         if self._first_row_seconds is None:
@@ -116,7 +152,7 @@ class Pace:
 
     def strike(self) -> None:
         """Note that something has been done to the program."""
-        self.changed = time.monotonic()
+        self.changed = self._asked = time.monotonic()
 
     def spend(self, is_ready: bool, is_all_given: bool) -> None:
         """Count the time since the last call for the phase in which the run is."""
@@ -160,6 +196,12 @@ class Pace:
             )
         return usual.has_had_time(time.monotonic() - self._origin, lambda: self._worked() - self._origin_work)
 
+    def is_late(self) -> bool:
+        """Return whether missing rows are late, once such rows have been waited for in vain."""
+        if not self._is_late and self._is_past_its_time():
+            self._is_late = True
+        return self._is_late and self.late_rows.never_come
+
     def is_quiet(self, *, are_missing: bool) -> bool:
         """Return whether nothing has happened for so long that nothing more is expected.
 
@@ -169,6 +211,7 @@ class Pace:
         quiet, limit = self.quiet_for(), self._quiet_limit(are_missing)
         if quiet <= limit:
             return False
+        self.late_rows.waited |= self._is_late
         seconds = now - self.started
         if self.measured is not None:
             late = quiet <= _TIMES_OF_A_LATE_START * limit
@@ -176,6 +219,19 @@ class Pace:
         if quiet > _TIMES_OF_WORK * limit:
             return True
         return now - self._printed > limit and not is_busy(seconds, self._worked())
+
+    def _is_past_its_time(self) -> bool:
+        """Return whether the program has shown no row for longer than its pauses and its start take."""
+        usual = self.measured
+        if usual is None or self.file.done.quiet_seconds is not None:
+            return False
+        looks = [each for each in self._looks if each >= self.started]
+        pause = max([later - earlier for earlier, later in pairwise(looks)], default=0.0)
+        has_answered = bool(looks) and looks[-1] >= self._asked
+        limit = usual.seconds_to_be_late(self.file.servers, pause, has_answered=has_answered)
+        if self.quiet_for() <= limit:
+            return False
+        return bool(looks) or not usual.is_on_its_way(time.monotonic() - self.started, self._worked())
 
     def quiet_for(self) -> float:
         """Return for how many seconds nothing has happened, as far as the output has been read."""
@@ -207,10 +263,7 @@ class Pace:
             ready_seconds=0.0 if first is None else first - self._answer_seconds,
             first_row_seconds=now - self.started if first is None else first,
             latency_seconds=latency,
-            pause_seconds=max(
-                [later - earlier for earlier, later in zip(self._looks, self._looks[1:], strict=False)],
-                default=0.0,
-            ),
+            pause_seconds=max([later - earlier for earlier, later in pairwise(self._looks)], default=0.0),
             work_seconds=self._work_seconds,
             answer_work_seconds=self._answer_work_seconds,
             stop_seconds=self._stop_seconds,

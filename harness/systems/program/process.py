@@ -36,8 +36,9 @@ from onceproof.harness.systems.process.process_table import (
     worked_seconds,
 )
 
-_SECONDS_BEFORE_RESTART: Final = 0.1
-"""After a process has ended by itself, while others live."""
+MOST_LINES_SAID: Final = 20
+SECONDS_BEFORE_RESTART: Final = 0.1
+"""After a process has ended by itself."""
 _STACK_LINE: Final = re.compile(r"\s*(at [\w.$/<>]+\(|\.\.\. \d+ more$)")
 
 
@@ -243,7 +244,7 @@ class RunningProgram:
                 each.has_ended = each.by_itself = True
                 if each.process.restart == "always":
                     each.start.discard()
-                    each.restart_at = now + _SECONDS_BEFORE_RESTART
+                    each.restart_at = now + SECONDS_BEFORE_RESTART
                 if each.start.exit_code or each.process.restart == "always":
                     causes.append(f"{each.process.name}: {_cause(each.start)}")
         return causes
@@ -328,6 +329,14 @@ class RunningProgram:
     @property
     def _first(self) -> _Supervised:
         return next(iter(self._all.values()))
+
+
+def last_output(log: Path | None) -> str:
+    """Return the end of what a program has printed, as it ends the paragraph of a set-up problem."""
+    said = [] if log is None else log.read_text(errors="replace").splitlines()
+    if not said:
+        return " The program printed nothing."
+    return "".join(["\nThe program's last output:", *(f"\n  {line}" for line in said[-MOST_LINES_SAID:])])
 
 
 def _cause(start: Launched) -> str:

@@ -13,6 +13,7 @@ Rules:
 - A trial is over when every expected row is there and the program has had its time to repeat some, or when
   what is missing has not come for a while, or when the program ends as its file says. What its last SIGTERM
   makes it write still counts.
+- A program that is stuck before anything was done to it is a problem of its set-up, and no verdict.
 - How long is a while follows from the control run (`pace.py`). The control run itself is a trial without
   faults, and is over as soon as the program ends by itself.
 """
@@ -35,7 +36,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History, Row, rows_at_end
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.program_file import MAIN_PROCESS, READ_POINT, SEEN_POINT, STARTED_POINT, filled
-from onceproof.harness.model.program_measures import ControlRun, Measured
+from onceproof.harness.model.program_measures import ControlRun, Measured, SetUpProblem
 from onceproof.harness.model.program_processes import Process
 from onceproof.harness.model.scenario import ANY_TASK, Fault, InputRecord, Operation, Scenario
 from onceproof.harness.systems.flink.jobs import JobClusters, JobTrial, JobVersion
@@ -44,17 +45,20 @@ from onceproof.harness.systems.program.history import ProgramHistory
 from onceproof.harness.systems.program.hooks import render, run_hook
 from onceproof.harness.systems.program.java_classes import keep_new, with_archive
 from onceproof.harness.systems.program.marks import MarkWatch, nothing_held, watches
-from onceproof.harness.systems.program.own_faults import StrikingFault, striking
-from onceproof.harness.systems.program.pace import Pace
-from onceproof.harness.systems.program.process import Launched, ProgramProcess, RunningProgram
+from onceproof.harness.systems.program.own_faults import OwnFaults
+from onceproof.harness.systems.program.pace import LateRows, Pace
+from onceproof.harness.systems.program.process import (
+    SECONDS_BEFORE_RESTART,
+    Launched,
+    ProgramProcess,
+    RunningProgram,
+    last_output,
+)
 from onceproof.harness.systems.program.waiting_faults import WaitingFaults, records_in_turn
 
 MOST_OWN_ENDS: Final = 8
 """How many times in a row a program may end by itself without a new row."""
-MOST_LINES_SAID: Final = 20
 _SECONDS_BETWEEN_LOOKS: Final = 0.002
-_SECONDS_BEFORE_RESTART: Final = 0.1
-"""After a program has ended by itself."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class ProgramRun:
     measured: Measured | None
     """By the control run; None: this is the control run."""
     clusters: JobClusters = field(default_factory=JobClusters)
+    late_rows: LateRows = field(default_factory=LateRows)
     _job: JobTrial | None = None
     _history: ProgramHistory = field(init=False)
     _process: RunningProgram | None = None
@@ -82,12 +87,10 @@ class ProgramRun:
     _own_ends: int = 0
     _waiting: WaitingFaults = field(init=False)
     _watches: list[MarkWatch] = field(default_factory=list)
-    _own: list[StrikingFault] = field(default_factory=list)
-    """Faults of the user's own that have begun to strike and are not undone."""
+    _own: OwnFaults = field(init=False)
     _held_from: int = 0
     """How many records are given before the last ones of their splits, which are held back."""
     _given: int = 0
-    _given_at: float = 0.0
     _log: Path | None = None
     """What the last start has printed."""
     _expected: Counter[Row] | None = None
@@ -102,11 +105,14 @@ class ProgramRun:
 
     def __post_init__(self) -> None:
         self._history = ProgramHistory(self.family.options.table_keys, parallelism=self.scenario.parallelism)
+        patience = 0.0 if self.measured is None else self.measured.quiet_seconds((), are_missing=True)
+        self._own = OwnFaults(self.family.file, self.folder, str(self.family.path), patience)
         self._waiting = WaitingFaults((*self.faults, *self.scenario.asked))
-        self._pace = Pace(self.family.file, self.measured, self._worked_seconds, self.ends.output.read_at)
+        rest = self.ends.output.read_at, self.late_rows
+        self._pace = Pace(self.family.file, self.measured, self._worked_seconds, *rest)
 
     def run(self) -> History:
-        """Run the trial to its end and return its history. Raises FamilyError."""
+        """Run the trial to its end and return its history. Raises FamilyError, SetUpProblem, ServiceError."""
         file = self.family.file
         if versions := self.family.jobs:
             found = [JobVersion(*version) for version in versions]
@@ -128,7 +134,8 @@ class ProgramRun:
                 now = time.monotonic()
                 self._start_if_due(now)
                 self._read_log()
-                if following is not None and self._may_give(now) and not self._holds_back(now):
+                may_give = self._is_ready and self._pace.may_give(now)
+                if following is not None and may_give and not self._holds_back(now):
                     self._give(*following)
                     following = next(records, None)
                     if following is None:
@@ -143,8 +150,7 @@ class ProgramRun:
                     self._out_of_time()
                 time.sleep(_SECONDS_BETWEEN_LOOKS)
         finally:
-            for fault in self._own:
-                fault.end()
+            self._own.end()
             if self._process is not None:
                 self._process.discard()
             if self._job is not None:
@@ -159,11 +165,10 @@ class ProgramRun:
         """Run the trial as the control run. Raises FamilyError."""
         history = self.run()
         keep_new(self.family)
-        said = [] if self._log is None else self._log.read_text(errors="replace").splitlines()
         is_over = bool(rows_at_end(history)) and not self._lacks_rows and not self._is_cut_off
         missed = "" if is_over else self._missed
         measured = self._pace.measure(self._history.transaction_marks)
-        return ControlRun(history, measured, missed, tuple(said[-MOST_LINES_SAID:]))
+        return ControlRun(history, measured, missed, last_output(self._log))
 
     # The program.
 
@@ -239,10 +244,11 @@ class ProgramRun:
         """Read what the program has printed since the last look, and count the marks in it."""
         if self._process is None:
             return
+        marks = self.family.file.marks.items()
         for line in self._process.new_lines():
             self._pace.print()
             self._history.printed(f"start {self._history.starts}", line)
-            for name in [each for each, wanted in self.family.file.marks.items() if re.search(wanted, line)]:
+            for name in [name for name, pattern in marks if re.search(pattern, line)]:
                 self._pass(name)
         if not self._is_ready and self._process.is_ready:
             self._becomes_ready()
@@ -268,29 +274,20 @@ class ProgramRun:
             return
         self._ended(cause)
         self._by_supervisor = True
-        self._restart_at = time.monotonic() + _SECONDS_BEFORE_RESTART
+        self._restart_at = time.monotonic() + SECONDS_BEFORE_RESTART
 
     def _ended(self, cause: str) -> None:
         """Note that the program, or a process of it, has ended by itself; it may have failed for good."""
         history = self._history
         history.ended(cause)
         self._own_ends += 1
-        has_never_worked = not history.was_struck and history.starts == 1 and not history.shown
+        has_never_worked = history.is_undisturbed and not history.shown
         if self._own_ends > MOST_OWN_ENDS or has_never_worked or self.measured is None:
             history.failed(cause)
             self._missed = f"the program ended by itself ({cause})"
             self._is_over = self._is_cut_off = True
 
     # Records.
-
-    def _may_give(self, now: float) -> bool:
-        """Return whether the program can take the next record: it is up, and the last one was a while ago."""
-        if not self._is_ready or now < self._given_at + self.family.file.pace_ms / 1000:
-            return False
-        # A program that does not say when it is ready has had as long as its first row took.
-        if self.measured is None or self.family.file.ready:
-            return True
-        return now - self._pace.started >= self.measured.first_row_seconds
 
     def _holds_back(self, now: float) -> bool:
         """Return whether the last records wait for faults, and for the program to run again after them."""
@@ -306,7 +303,6 @@ class ProgramRun:
         self.ends.input.give(split, record)
         self._history.given(split, record)
         self._given += 1
-        self._given_at = time.monotonic()
         self._pace.give()
         self._pass(READ_POINT)
 
@@ -314,10 +310,11 @@ class ProgramRun:
 
     def _look(self) -> None:
         """Look at the output, and note which rows are there or gone since the last look."""
+        # Rows first: what the marks of the last look have held up goes on when they are asked.
+        rows = self.ends.output.rows()
         for watch in self._watches:
             for name, times in watch.passes().items():
                 self._pass(name, times)
-        rows = self.ends.output.rows()
         stand = self.ends.output.stand if self.family.comparisons.have_orders else None
         new = None if rows is None else self._history.looked(rows, stand)
         if new is None:
@@ -342,9 +339,7 @@ class ProgramRun:
             self._pace.strike()
             if self._process is not None:
                 self._process.resume()
-        lasting = [each for each in self._own if not each.is_over()]
-        if len(lasting) < len(self._own):
-            self._own = lasting
+        if self._own.has_undone():
             self._pace.strike()
         while (wanted := self._waiting.take_due(now, self._can_strike)) is not None:
             if isinstance(wanted, Fault):
@@ -374,7 +369,8 @@ class ProgramRun:
             case "pause", _:
                 self._pause(fault)
             case "own", _:
-                task = self._strike_with(fault)
+                self._own.strike(fault, partial(filled, values=self._values()))
+                task = fault.name
             case _:
                 self.ends.servers[fault.server].strike(fault)
         self._history.fault_fired(fault, task, self._given)
@@ -390,12 +386,6 @@ class ProgramRun:
         self._paused_until = None
         self._history.parallelism = fault.rescale_to or self._history.parallelism
         self._restart_at = time.monotonic() + self.scenario.restart_delay_ms / 1000
-
-    def _strike_with(self, fault: Fault) -> str:
-        """Let a fault of the user's own begin to strike; return its name."""
-        fill = partial(filled, values=self._values())
-        self._own.append(striking(self.family.file, fault, fill, self.folder, str(self.family.path)))
-        return fault.name
 
     def _pause(self, fault: Fault) -> None:
         """Stop all processes of the program for a while."""
@@ -425,7 +415,8 @@ class ProgramRun:
         if self._expected is not None and not self._lacks_rows:
             # A start that has nothing to repeat is as quiet as one that has not come to it yet.
             return self._pace.is_settled()
-        return self._pace.is_quiet(are_missing=self._lacks_rows)
+        is_late = self._lacks_rows and self._history.was_struck_as_a_whole and self._pace.is_late()
+        return is_late or self._pace.is_quiet(are_missing=self._lacks_rows)
 
     def _is_out_of_time(self) -> bool:
         """Return whether a program that cannot be asked to end has done nothing for too long."""
@@ -439,7 +430,7 @@ class ProgramRun:
     def _is_busy(self) -> bool:
         """Return whether the program is down or held up, or is going to be."""
         is_held = self._process is None or not self._is_ready or self._paused_until is not None
-        return is_held or bool(self._own) or self._waiting.are_due
+        return is_held or self._own.are_striking or self._waiting.are_due
 
     def _has_gaps(self, expected: Counter[Row]) -> bool:
         """Return whether rows are missing of those that are expected."""
@@ -462,6 +453,8 @@ class ProgramRun:
         self._pace.stop(asked)
         self._process = None
         self._end()
+        if self._lacks_rows and not self._history.shown:
+            self._refuse_set_up()
 
     def _end(self) -> None:
         self.ends.output.read_to_end()
@@ -480,6 +473,13 @@ class ProgramRun:
         self._look()
         self._history.out_of_time()
         self._is_over = self._is_cut_off = True
+        self._refuse_set_up()
+
+    def _refuse_set_up(self) -> None:
+        """Raise SetUpProblem where a program is stuck to which nothing has been done yet."""
+        if self.measured is not None and self._history.is_undisturbed:
+            stuck = self.measured.stuck(self.family.path, self.scenario.seed, self._missed)
+            raise SetUpProblem(stuck + last_output(self._log))
 
     def _note_dead_parts(self, is_cut_off: bool) -> None:
         """Note which parts were killed alone and do not run again, where something is missing."""

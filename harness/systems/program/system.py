@@ -24,6 +24,7 @@ from onceproof.harness.model.system import applicable
 from onceproof.harness.systems.flink.jobs import JobClusters
 from onceproof.harness.systems.kit.incarnations import trial_folder
 from onceproof.harness.systems.program.ends import ProgramServers
+from onceproof.harness.systems.program.pace import LateRows
 from onceproof.harness.systems.program.points import ANSWERS, CAPABILITIES, MISSING
 from onceproof.harness.systems.program.preparation import prepare
 from onceproof.harness.systems.program.run import ProgramRun
@@ -47,6 +48,8 @@ class CommandSystem:
         self._folder = folder
         self._servers = servers or ProgramServers()
         self.measured: dict[str, Measured] = {}
+        self._late_rows: dict[Path, LateRows] = {}
+        """By the file of a program, what its trials have shown."""
         self._clusters = JobClusters()
         self._prepared: dict[Path, Mapping[str, str]] = {}
         """By the file of a program that is built, what placeholders stand for on this machine."""
@@ -71,7 +74,8 @@ class CommandSystem:
             self._servers.ends(family, scenario, folder, machine) as ends,
         ):
             measured = self.measured[str(family.path)]
-            run = ProgramRun(family, scenario, faults, ends, folder, measured, self._clusters)
+            late_rows = self._late_rows.setdefault(family.path, LateRows())
+            run = ProgramRun(family, scenario, faults, ends, folder, measured, self._clusters, late_rows)
             history = run.run()
             for server in ends.servers.values():
                 server.calm()

@@ -2,8 +2,8 @@
 
 Rules:
 
-- Each machine is watched where it answers: the job master after each event, barrier handlers and valves in
-  the place of those that a task makes itself. The run does not change, whatever is found.
+- Each machine is watched where it answers: the job master after each event, barrier handlers, valves and
+  windows in the place of those that a task makes itself. The run does not change, whatever is found.
 - The first answer that is not as specified is the deviation of the run. After it nothing more is judged.
 - The seed of a scenario decides whether its run is watched (``is_replayed``): not all are, for their cost.
 - What a barrier handler decides is also looked for where the task must carry it out: the barrier of a
@@ -22,6 +22,7 @@ from onceproof.engine.configuration.alignment import CheckpointOptions
 from onceproof.engine.elements import CheckpointBarrier
 from onceproof.engine.graph import JobGraph, JobVertex, PartitionerKind
 from onceproof.engine.messages import TaskId
+from onceproof.engine.operators.base import Operator
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.engine.task.barriers.choice import barrier_handler
 from onceproof.engine.task.barriers.events import (
@@ -56,6 +57,7 @@ from onceproof.harness.specifications.restart_waits import (
 from onceproof.harness.specifications.restored_shares import restored_mismatch
 from onceproof.harness.specifications.valves import ValveSpecification
 from onceproof.harness.systems.simulation.agenda import Clock
+from onceproof.harness.systems.simulation.window_watch import WindowWatch
 
 _OVERTAKEN: Final = frozenset(
     (
@@ -106,6 +108,7 @@ class ConformanceWatch:
         self._may_overtake: dict[int, bool] = {}
         """By vertex, whether barriers may overtake on the way to it."""
         self._barriers_of: dict[TaskId, BarrierWatch] = {}
+        self._windows = WindowWatch()
 
     # The job.
 
@@ -193,6 +196,15 @@ class ConformanceWatch:
         handler.watch = self._barriers_of[task] = watch
         return handler
 
+    def operator(self, operator: Operator) -> Operator:
+        """Return an operator, watched if it has windows."""
+        return self._windows.watched(self, operator)
+
+    @property
+    def has_deviated(self) -> bool:
+        """Whether nothing more is judged."""
+        return self.deviation is not None
+
     def valve(self, name: str, channels: int) -> WatermarkValve:
         """Return a valve, watched."""
         return WatchedValve(self, name, channels)
@@ -226,6 +238,7 @@ class ConformanceWatch:
         for watch in self._barriers_of.values():
             watch.task = None
         self._barriers_of.clear()
+        self._windows.let_go()
 
     @property
     def step(self) -> int:

@@ -28,6 +28,7 @@ from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.commit_faults import LATE_COMMIT, answer, refuse
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda, Clock
+from onceproof.harness.systems.simulation.client_errors import OUTSIDE, reported_by
 
 _CONTROL = CLASS_INDEX["message_control"]
 
@@ -253,7 +254,7 @@ class TransactionalSystem:
         fault = self.abort_fault()
         if fault is not None:
             self._perform_later(fault, f"late abort {name}", lambda: self._abort_late(name))
-            raise InjectedError(f"abort of {name} timed out")
+            raise InjectedError(f"abort of {name} timed out", means=fault.means)
         self.abort(name)
 
     def _abort_late(self, name: str) -> None:
@@ -368,7 +369,8 @@ class SinkOfSeveral:
 
     def commit(self, name: str) -> None:
         """Make the rows visible."""
-        self._system.commit(name)
+        with reported_by(OUTSIDE):
+            self._system.commit(name)
 
     def is_committed(self, name: str) -> bool:
         """Return whether the rows of a transaction are visible."""
@@ -376,7 +378,8 @@ class SinkOfSeveral:
 
     def abort(self, name: str) -> None:
         """Discard the rows."""
-        self._system.ask_to_abort(name)
+        with reported_by(OUTSIDE):
+            self._system.ask_to_abort(name)
 
     def unsettled(self) -> list[Transaction]:
         """Return the transactions of all sinks that are neither committed nor aborted."""

@@ -32,7 +32,9 @@ from onceproof.engine.connectors.kafka.transactions import (
     TransactionHandle,
     Transactions,
 )
+from onceproof.harness.model.family import KAFKA
 from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.systems.simulation.client_errors import reported_by
 from onceproof.harness.systems.simulation.external_system import (
     ABORTED,
     OPEN,
@@ -152,7 +154,8 @@ class ModelProducer(TransactionalProducer):
     def abort(self) -> None:
         """Abort the transaction, if it is still this producer's."""
         if self._transaction.state == OPEN:
-            self._system.ask_to_abort(self._transaction.name)
+            with reported_by(KAFKA):
+                self._system.ask_to_abort(self._transaction.name)
 
     def close(self) -> None:
         """Leave the transaction as it is."""
@@ -192,7 +195,7 @@ class ModelTransactions(Transactions):
         return ModelProducer(self._system, begun)
 
     def commit(self, handle: TransactionHandle) -> CommitAnswer:
-        """Commit a transaction. Raises InjectedError."""
+        """Commit a transaction. Raises InjectedError, or KafkaUnavailable where a fault says how it fails."""
         known = self._with_id(handle.transactional_id)
         if not known:
             return CommitAnswer.FORGOTTEN
@@ -204,7 +207,8 @@ class ModelTransactions(Transactions):
         if current.state == OPEN:
             self._system.prepare(current.name)
         try:
-            self._system.commit(current.name)
+            with reported_by(KAFKA):
+                self._system.commit(current.name)
         finally:
             # A commit that was refused leaves it open.
             if current.state == PREPARED:
@@ -215,7 +219,8 @@ class ModelTransactions(Transactions):
         """Abort a transaction that is open under this handle."""
         known = self._with_id(handle.transactional_id)
         if known and handle_of(known[-1]) == handle and known[-1].state == OPEN:
-            self._system.ask_to_abort(known[-1].name)
+            with reported_by(KAFKA):
+                self._system.ask_to_abort(known[-1].name)
 
     def open_transactions(self, prefix: str) -> list[TransactionHandle]:
         """Return the open ones, also those without rows."""

@@ -22,7 +22,7 @@ import builtins
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import partial
 from itertools import count, cycle
@@ -245,17 +245,18 @@ class OutsideState:
                 return
             self._returned.add((subtask.attempt, slot.place))
         saved = self._saved.get((restored or 0, slot.place))
-        self._common[slot.place] = None if saved is None else saved.common
         if saved is None:
+            self._common[slot.place] = _copy_of(slot)
             if slot.place in self.files.values():
                 slot.put(None)
             return
+        self._common[slot.place] = saved.common
         if slot.is_shared or saved.parallelism == subtask.parallelism:
             number = 0 if slot.is_shared else subtask.number
             if number in saved.values:
                 slot.put(deepcopy(saved.values[number]))
             return
-        # After a change of parallelism each subtask gets the entries of all, and the first one all lists.
+        # After a change of parallelism each subtask gets what all have, and the first one all lists.
         parts = list(saved.values.values())
         if parts and all(isinstance(part, list) for part in parts):
             if subtask.number == 0:
@@ -281,8 +282,9 @@ class OutsideState:
         if saved is None or saved.attempt != subtask.attempt:
             saved = _Saved(subtask.attempt, subtask.parallelism, {}, self._common.get(slot.place))
             self._saved[checkpoint_id, slot.place] = saved
-        with suppress(Exception):  # A value that cannot be copied is not carried over.
-            saved.values[0 if slot.is_shared else subtask.number] = deepcopy(slot.get())
+        value = _copy_of(slot)
+        if value is not _MISSING:
+            saved.values[0 if slot.is_shared else subtask.number] = value
 
     def _look(self) -> None:
         for opened in self._living.values():
@@ -374,18 +376,31 @@ class OutsideState:
         self.lines.add(line)
 
 
+def _copy_of(slot: _Slot) -> Any:
+    """Return a copy of the value in a place; one that cannot be copied counts as missing."""
+    try:
+        return deepcopy(slot.get())
+    except Exception:
+        return _MISSING
+
+
 def _merged(parts: list[Any], common: Any) -> Any:
-    """Return the entries of all subtasks, each as the one that changed it has it; None: no dicts or sets.
+    """Return what all subtasks have together, each part as the one that changed it; None if several did.
 
     Args:
-        common: the entries that each subtask had at first.
+        common: what each subtask had at first.
     """
     if parts and all(isinstance(part, set) for part in parts):
-        gone = {each for part in parts for each in (common or set()) - part}
+        before = common if isinstance(common, set) else set()
+        gone = {each for part in parts for each in before - part}
         return deepcopy(set().union(*parts) - gone)
-    if not parts or not all(isinstance(part, dict) for part in parts):
-        return None
-    before = common or {}
+    if parts and all(isinstance(part, dict) for part in parts):
+        return _merged_entries(parts, common if isinstance(common, dict) else {})
+    changed = [part for part in parts if part != common] or parts[:1]
+    return deepcopy(changed[0]) if len(changed) == 1 else None
+
+
+def _merged_entries(parts: list[dict[Any, Any]], before: dict[Any, Any]) -> dict[Any, Any]:
     merged = dict(before)
     for part in parts:
         merged.update({key: value for key, value in part.items() if before.get(key, _MISSING) != value})

@@ -27,6 +27,8 @@ from onceproof.engine.connectors.jdbc.two_phase_database import (
     TwoPhaseSession,
     transaction_name_of,
 )
+from onceproof.harness.model.family import POSTGRES
+from onceproof.harness.systems.simulation.client_errors import reported_by
 from onceproof.harness.systems.simulation.external_system import (
     COMMITTED,
     OPEN,
@@ -91,13 +93,17 @@ class ModelSession(TwoPhaseSession):
         self._system.prepare(name)
 
     def commit_prepared(self, name: str) -> bool:
-        """Commit a prepared transaction; False for one that is committed, too. Raises InjectedError."""
+        """Commit a prepared transaction; False for one that is committed, too.
+
+        Raises InjectedError, or DatabaseUnavailable where a fault says how it fails.
+        """
         if self._open is not None:
             raise RefusedByDatabase(f"{PLACE}: COMMIT PREPARED cannot run inside a transaction block")
         transaction = self._prepared(name)
         if transaction is None:
             return False
-        self._system.commit(transaction.name)
+        with reported_by(POSTGRES):
+            self._system.commit(transaction.name)
         return True
 
     def roll_back_prepared(self, name: str) -> bool:
@@ -106,7 +112,8 @@ class ModelSession(TwoPhaseSession):
         transaction = self._prepared(name)
         if transaction is None:
             return False
-        self._system.ask_to_abort(transaction.name)
+        with reported_by(POSTGRES):
+            self._system.ask_to_abort(transaction.name)
         return True
 
     def prepared(self, owner: str) -> list[str]:

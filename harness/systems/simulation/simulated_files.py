@@ -28,6 +28,7 @@ from onceproof.engine.connectors.commit_ledger import entry_of
 from onceproof.engine.connectors.part_files import hidden_name, mark_of
 from onceproof.harness.model.history import as_tuple
 from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.systems.simulation.client_errors import OUTSIDE, client_error
 from onceproof.harness.systems.simulation.external_system import (
     COMMITTED,
     OPEN,
@@ -138,7 +139,7 @@ class SimulatedFiles:
         try:
             self._system.commit(file.name)
         except InjectedError as error:
-            raise CallFailed(errno.EIO, str(error)) from error
+            raise client_error(error, OUTSIDE) or CallFailed(errno.EIO, str(error)) from error
 
     def link(self, source: str, target: str) -> None:
         _fail(errno.ENOTSUP, target)
@@ -154,7 +155,7 @@ class SimulatedFiles:
         try:
             self._system.ask_to_abort(file.name)
         except InjectedError as error:
-            raise CallFailed(errno.EIO, str(error)) from error
+            raise client_error(error, OUTSIDE) or CallFailed(errno.EIO, str(error)) from error
 
     def mkdir(self, folder: str) -> None:
         if self.exists(folder):

@@ -81,7 +81,9 @@ def simulated_settings(scenario: Scenario) -> CheckpointSettings:
     """Return what the scenario says of checkpoints and restarts; everything else is the engine's default."""
     mode = scenario.checkpoint_mode
     return CheckpointSettings(
-        interval_ms=max(scenario.checkpoint_interval_ms, mode.min_pause_ms),
+        interval_ms=(
+            max(scenario.checkpoint_interval_ms, mode.min_pause_ms) if scenario.takes_checkpoints else None
+        ),
         min_pause_ms=mode.min_pause_ms,
         max_concurrent=mode.max_concurrent,
         mode=EXACTLY_ONCE if scenario.is_exactly_once else AT_LEAST_ONCE,

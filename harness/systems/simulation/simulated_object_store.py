@@ -31,9 +31,11 @@ import msgspec
 from onceproof.engine.connectors.object_sink_function import NOTES
 from onceproof.engine.connectors.part_objects import mark_of_object
 from onceproof.engine.object_calls import FoundObject, FoundUpload, ObjectInTheWay, UploadMissing
+from onceproof.harness.model.family import S3
 from onceproof.harness.model.history import as_tuple
 from onceproof.harness.model.injected_error import InjectedError
 from onceproof.harness.model.scenario import Parameter
+from onceproof.harness.systems.simulation.client_errors import client_error, reported_by
 from onceproof.harness.systems.simulation.external_system import (
     ABORTED,
     COMMITTED,
@@ -167,7 +169,8 @@ class SimulatedObjectCalls:
     def abort_upload(self, key: str, upload_id: str) -> None:
         def abort() -> None:
             try:
-                self._system.ask_to_abort(self._upload(key, upload_id).name)
+                with reported_by(S3):
+                    self._system.ask_to_abort(self._upload(key, upload_id).name)
             except UploadMissing:
                 return
 
@@ -228,7 +231,7 @@ class SimulatedObjectCalls:
         except InjectedError as error:
             if transaction.state != COMMITTED:
                 transaction.state = OPEN
-            raise RequestLost(110, str(error)) from error
+            raise client_error(error, S3) or RequestLost(110, str(error)) from error
 
     def _object(self, key: str) -> Transaction | None:
         for each in self._system.transactions.values():

@@ -18,6 +18,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.owner_ids import OWNER_DIGITS
 from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.harness.model.scenario import Parameter
+from onceproof.harness.systems.simulation.client_errors import OUTSIDE, reported_by
 from onceproof.harness.systems.simulation.external_system import (
     SinkOfSeveral,
     TransactionalSystem,
@@ -69,16 +70,18 @@ class SimulatedSink(TwoPhaseCommitSinkFunction):
         self._system.prepare(transaction)
 
     def commit(self, transaction: str) -> None:
-        self._system.commit(transaction)
+        with reported_by(OUTSIDE):
+            self._system.commit(transaction)
 
     def abort(self, transaction: str) -> None:
-        self._system.ask_to_abort(transaction)
+        with reported_by(OUTSIDE):
+            self._system.ask_to_abort(transaction)
 
     def abort_unknown(self, recovery: Recovery) -> None:
         """Abort what no checkpoint lists and this subtask may sweep."""
         for each in self._system.unsettled():
             if recovery.may_abort(each.subtask, each.epoch, each.attempt, each.owner):
-                self._system.ask_to_abort(each.name)
+                self.abort(each.name)
 
 
 class SimulatedFileSink(ObjectSinkFunction):
@@ -162,15 +165,16 @@ class SimulatedWriteAheadSink(BatchSink):
 
     def take(self, batch: PendingBatch) -> None:
         """Send the batch to the external system."""
-        self._system.take_batch(
-            sink_of(batch),
-            batch.subtask,
-            batch.checkpoint_id,
-            batch.attempt,
-            batch.values,
-            self._place,
-            self.raises_for(batch),
-        )
+        with reported_by(OUTSIDE):
+            self._system.take_batch(
+                sink_of(batch),
+                batch.subtask,
+                batch.checkpoint_id,
+                batch.attempt,
+                batch.values,
+                self._place,
+                self.raises_for(batch),
+            )
 
     def name_of(self, batch: PendingBatch) -> str:
         """Return the name of the batch in the external system."""
@@ -210,7 +214,8 @@ class SimulatedUpsertSink(UpsertSinkFunction):
         context = self.get_runtime_context()
         context.probe(COMMITTING, 0)
         task = f"{context.get_task_name()}-{context.get_index_of_this_subtask()}"
-        self._system.write_by_key(task, context.get_attempt_id(), self._keys, list(rows.values()))
+        with reported_by(OUTSIDE):
+            self._system.write_by_key(task, context.get_attempt_id(), self._keys, list(rows.values()))
         context.probe(COMMITTED, 0)
 
 

@@ -25,7 +25,7 @@ import msgspec
 
 from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.family import Family, options_of
-from onceproof.harness.model.fault_kinds import Means
+from onceproof.harness.model.fault_kinds import CLIENT_ANSWERS, Means
 from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
@@ -107,6 +107,7 @@ class SparkSystem:
         with trial_folder(self._folder) as folder:
             faults, left = applicable(scenario.faults, CAPABILITIES, MISSING)
             means = self.means - UNFENCED if options_of(family).table_keys else self.means
+            means |= frozenset(CLIENT_ANSWERS)
             for fault in faults:
                 if fault.means and fault.means not in means:
                     left[fault.kind, fault.point] = left.get((fault.kind, fault.point), 0) + 1

@@ -221,7 +221,7 @@ def test_window_settings_reach_the_operator(env):
     tag = OutputTag("late")
     windowed = tens(keyed(env, x=RECORDS)).trigger(EventTimeTrigger.create()).evictor(CountEvictor.of(2))
     windowed.allowed_lateness(7).side_output_late_data(tag).process(Spans())
-    settings = env.get_job_graph().vertices[-1].operators[0].create()._settings
+    settings = env.get_job_graph().vertices[-1].operators[0].create().settings
     assert settings.allowed_lateness_ms == 7
     assert settings.late_tag == "late"
     assert isinstance(settings.trigger, EventTimeTrigger)

@@ -62,3 +62,32 @@ def test_a_row_missing_at_the_end_is_lost_even_after_a_failure(counted: Run) -> 
     counted.checkpoint(2, 6, rows=[("bee", 2), ("toad", 1), ("ant", 1)]).commit()
     assert counted.check(CHECKER) == [], "it may still come"
     assert counted.finish().check(CHECKER) == [("lost", "the end of the run")]
+
+
+@pytest.fixture
+def begun_anew(run: Run, make_scenario: Callable[..., Scenario]) -> Run:
+    """A run of a job without checkpoints that has failed behind the commit of its first sink subtask."""
+    run.scenario = make_scenario(without_checkpoints=True)
+    run.start("1.1").write(6).commit("t0-0-1.1").fault().start("1.2")
+    return run
+
+
+def test_without_checkpoints_each_attempt_may_show_every_row(begun_anew: Run) -> None:
+    begun_anew.write(6).commit("t0-0-1.2", "t1-0-1.2").finish()
+    assert begun_anew.check(CHECKER) == []
+    assert begun_anew.check(ExactlyOnce()) == []
+
+
+def test_without_checkpoints_rows_of_an_earlier_attempt_are_no_excuse(begun_anew: Run) -> None:
+    begun_anew.write(6).commit("t1-0-1.2")
+    assert begun_anew.check(CHECKER) == []
+    assert begun_anew.finish().check(CHECKER) == [("lost", "transaction t0-0-1.1")]
+
+
+def test_without_checkpoints_an_attempt_repeats_nothing_of_its_own(begun_anew: Run) -> None:
+    begun_anew.write(6).commit("t0-0-1.2", "t1-0-1.2", "t1-0-1.2").finish()
+    assert begun_anew.check(CHECKER) == [("repeated within an attempt", "transaction t1-0-1.2")]
+
+
+def test_without_checkpoints_none_completes(begun_anew: Run) -> None:
+    assert begun_anew.checkpoint(1, 2).check(CHECKER) == [("unasked checkpoint", "checkpoint 1")]

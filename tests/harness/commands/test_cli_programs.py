@@ -92,6 +92,28 @@ def test_a_set_up_that_does_not_work_is_a_paragraph_with_exit_code_4(
     assert said == ["The program's last output:", "  no such topic"]
 
 
+def test_a_program_stuck_before_any_fault_is_no_failure(onceproof: Command, reader: Path) -> None:
+    # It works in the control run alone.
+    program = reader / "copier.py"
+    begun = str(reader / "begun")
+    text = program.read_text(encoding="utf-8").replace(
+        "stored_at = time",
+        f"if Path({begun!r}).exists():\n    print('waits for a lock', flush=True)\n    time.sleep(900)\n"
+        f"Path({begun!r}).touch()\nprint('READY', flush=True)\nstored_at = time",
+        1,
+    )
+    program.write_text(text, encoding="utf-8")
+    file = (reader / "copier.toml").read_text(encoding="utf-8")
+    file = file.replace("[input]", 'ready = "READY"\n[input]') + "[done]\nquiet_seconds = 2\n"
+    (reader / "copier.toml").write_text(file, encoding="utf-8")
+    ran = onceproof("run", "copier.toml", "--scenarios", "2", "-n", "2")
+    assert ran.code == USAGE, ran.out + ran.error
+    assert "FAILED" not in ran.out
+    first, *_ = ran.error.splitlines()
+    assert "the set-up does not work: in the scenario of seed " in first
+    assert "the ready line ('READY') did not come in " in first
+
+
 def test_check_makes_the_control_run_of_a_program(onceproof: Command, reader: Path) -> None:
     ran = onceproof("check", "copier.toml")
     assert ran.code == PASSED, ran.error

@@ -65,7 +65,7 @@ def test_a_row_that_is_lost_at_the_end_leaves_all_lines(run: Run) -> None:
 
 def test_lines_of_a_vertex_are_those_of_its_subtasks_and_of_the_job() -> None:
     family = load_family("word_count")
-    trial = try_scenario(family, scenario_of(family, 3), trace=True)
+    trial = try_scenario(family, scenario_of(family, 2), trace=True)
     every = narrative_lines(trial.shown)
     names = {task for _, task, _, _ in every}
     subtasks = {name for name in names if name.startswith("count-")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from msgspec import UNSET
@@ -34,7 +35,8 @@ def drawn(family: Family) -> list[Scenario]:
 
 
 def plain(scenario: Scenario) -> Scenario:
-    return replace(scenario, restarts=UNSET, leaves_max_parallelism=UNSET)
+    asked = tuple([replace(each, state_backend=None) for each in scenario.asked])
+    return replace(scenario, restarts=UNSET, leaves_max_parallelism=UNSET, operations=asked or UNSET)
 
 
 def test_few_scenarios_have_them_and_all_else_is_as_without(
@@ -42,8 +44,16 @@ def test_few_scenarios_have_them_and_all_else_is_as_without(
 ) -> None:
     monkeypatch.setattr(drawn_settings, "RESTARTS", 0.0)
     monkeypatch.setattr(drawn_settings, "LEFT_TO_THE_ENGINE", 0.0)
-    assert [generate(family, seed) for seed in SEEDS] == [plain(each) for each in drawn]
+    monkeypatch.setattr(drawn_settings, "OTHER_BACKEND", 0.0)
+    monkeypatch.setattr(drawn_settings, "WITHOUT_CHECKPOINTS", 0.0)
+    for seed, each in zip(SEEDS, drawn, strict=True):
+        as_before = plain(generate(family, seed))
+        if not each.takes_checkpoints:
+            # It has no requests, and its input has an end.
+            as_before = replace(as_before, operations=UNSET, endless=UNSET, without_checkpoints=True)
+        assert as_before == plain(each)
     assert 0.03 < sum(each.restarts is not UNSET for each in drawn) / len(drawn) < 0.1
+    assert 0.01 < sum(not each.takes_checkpoints for each in drawn) / len(drawn) < 0.06
     assert 0.06 < sum(each.leaves_max_parallelism is True for each in drawn) / len(drawn) < 0.14
 
 
@@ -82,3 +92,38 @@ def test_a_system_that_submits_no_job_anew_runs_it_without_a_limit(drawn: list[S
     one = next(each for each in drawn if each.restarts is not UNSET)
     assert prepared(find_system("local"), one).restarts is UNSET
     assert prepared(find_system("simulated"), one) == one
+    without = next(each for each in drawn if not each.takes_checkpoints)
+    assert prepared(find_system("local"), without).takes_checkpoints
+
+
+def test_stops_move_state_to_the_other_backend_in_either_direction(drawn: list[Scenario]) -> None:
+    moves = {
+        (each.state_backend or "hashmap", operation.state_backend)
+        for each in drawn
+        for operation in each.asked
+        if operation.state_backend
+    }
+    assert {("hashmap", "rocksdb"), ("rocksdb", "hashmap")} <= moves
+
+
+def test_attempts_without_checkpoints_begin_anew_and_commit_at_their_end(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawn_settings, "WITHOUT_CHECKPOINTS", 1.0)
+    attempts = Counter[int]()
+    for seed in range(40):
+        scenario = generate(family, seed)
+        trial = try_scenario(family, scenario)
+        assert trial.verdict.violations == (), seed
+        restored = [each[3]["restored"] for each in trial.history.events if each[1] == ATTEMPT_STARTED]
+        assert set(restored) == {None}
+        attempts[len(restored)] += 1
+        decisions = [decision.without for decision in decisions_of(scenario)]
+        assert replace(scenario, without_checkpoints=UNSET) in decisions
+    assert sum(count for number, count in attempts.items() if number > 1) > 5
+
+
+def test_a_family_of_a_user_always_takes_checkpoints(sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawn_settings, "WITHOUT_CHECKPOINTS", 1.0)
+    own = load_family(str(sales))
+    assert all(generate(own, seed).takes_checkpoints for seed in range(20))

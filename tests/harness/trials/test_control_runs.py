@@ -37,7 +37,7 @@ def controlled(path: Path, system: CommandSystem | None = None) -> Measured:
 
 
 def test_a_program_that_starts_late_is_measured_and_not_accused(tmp_path: Path) -> None:
-    path = program(tmp_path, COPIES_FILES.replace("copied = {}", "time.sleep(1.5); copied = {}"))
+    path = program(tmp_path, COPIES_FILES.replace("copied = {}", "time.sleep(2.5); copied = {}"))
     measured = controlled(path)
     assert measured.rows == measured.records > 30
     assert measured.first_row_seconds > 1.5
@@ -67,7 +67,7 @@ def test_a_slower_program_is_judged_alike(
     """
     path, system = program(tmp_path, slow), CommandSystem()
     measured = controlled(path, system)
-    assert measured.first_row_seconds > 0.1 * factor
+    assert measured.seconds > 0.1 * factor
     kills = (Fault("kill_process", "committed", occurrence=3), Fault("kill_process", "element", occurrence=5))
     _, verdict = tried(path, system, faults=kills)
     assert [each.anomaly for each in verdict.violations] == found

@@ -15,6 +15,7 @@ from onceproof.harness.model.family import FamilyError
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import History
 from onceproof.harness.model.job_settings import CheckpointMode
+from onceproof.harness.model.program_measures import SetUpProblem
 from onceproof.harness.model.scenario import Fault, Operation, Scenario, Schedule, check
 from onceproof.harness.model.system import System, find_system
 from onceproof.harness.systems.structured.points import prepared
@@ -203,3 +204,18 @@ def test_an_interrupt_returns_the_smallest_so_far(system: System) -> None:
     assert runs.was_interrupted
     assert shrunk.signature == SIGNATURE
     assert shrunk.scenario.record_count() < shrunk.before.record_count()
+
+
+def test_a_try_that_is_stuck_before_any_fault_is_followed_by_another(system: System) -> None:
+    tries = 0
+
+    def try_one(scenario: Scenario) -> Trial:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise SetUpProblem("the first row did not come")
+        return Trial(History(), FAILED if has_fatal_fault(scenario) else PASSED, scenario)
+
+    shrunk = shrink(scenario_with(FATAL), RealRuns(try_one), system)
+    assert shrunk.signature == SIGNATURE
+    assert shrunk.is_finished

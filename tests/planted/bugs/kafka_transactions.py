@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from onceproof.engine.connectors.kafka.kafka_errors import KafkaUnavailable
 from onceproof.engine.connectors.kafka.kafka_source import KafkaSource
 from onceproof.engine.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from onceproof.engine.connectors.kafka.transaction_function import KafkaTransactionFunction
@@ -199,4 +200,24 @@ def offsets_from_the_group_instead_of_state(reached: Reached) -> Iterator[None]:
         replaced(SimulatedTopic, "open_split", of_the_model),
         replaced(KafkaSource, "open_split", of_the_brokers),
     ):
+        yield
+
+
+@mutant(
+    id="silent-brokers-count-as-committed",
+    breaks="exactly_once",
+    summary="a commit that no broker answers is taken for one that was repeated, and is left",
+    families=FAMILIES,
+)
+def silent_brokers_count_as_committed(reached: Reached) -> Iterator[None]:
+    """Only the error of Kafka's own client is taken so: any other one still fails the task."""
+    commit = KafkaTransactionFunction.commit
+
+    def trusting(self: KafkaTransactionFunction, transaction: list[Any]) -> None:
+        try:
+            commit(self, transaction)
+        except KafkaUnavailable:
+            reached()
+
+    with replaced(KafkaTransactionFunction, "commit", trusting):
         yield

@@ -45,7 +45,7 @@ def emptied_windows_do_not_fire(reached: Reached) -> Iterator[None]:
 
     def silent(self: Any, key: Any, window: Any, held: Any) -> Any:
         left = timestamped(held)
-        self._settings.evictor.evict_before(left, len(left), window, self._context)
+        self.settings.evictor.evict_before(left, len(left), window, self._context)
         emitted = call(self, key, window, held)
         if left or self._fold is None:
             return emitted

@@ -7,6 +7,7 @@ from typing import Any
 
 from onceproof.engine.connectors.jdbc.exactly_once_function import ExactlyOnceFunction
 from onceproof.engine.connectors.jdbc.two_phase_database import (
+    DatabaseUnavailable,
     SessionName,
     TwoPhaseSession,
     owner_prefix,
@@ -117,4 +118,24 @@ def sessions_of_dead_attempts_live_on(reached: Reached) -> Iterator[None]:
         reached()
 
     with replaced(ModelSession, "end_sessions", live_on):
+        yield
+
+
+@mutant(
+    id="lost-connection-counts-as-committed",
+    breaks="exactly_once",
+    summary="a commit whose connection is lost is taken for one that took place",
+    families=FAMILIES,
+)
+def lost_connection_counts_as_committed(reached: Reached) -> Iterator[None]:
+    """The branch that leaves a broken session behind leaves the transaction behind as well."""
+    commit = ExactlyOnceFunction.commit
+
+    def trusting(self: ExactlyOnceFunction, transaction: list[Any]) -> None:
+        try:
+            commit(self, transaction)
+        except DatabaseUnavailable:
+            reached()
+
+    with replaced(ExactlyOnceFunction, "commit", trusting):
         yield

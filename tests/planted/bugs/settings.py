@@ -1,15 +1,21 @@
-"""Mutants of settings that few jobs have: restart strategies that give up, limits left to the checkpoint."""
+"""Mutants of settings that few jobs have, such as restart strategies that give up or no checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, Final
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.restart_strategies import FailureRateRestart, FixedDelayRestart
+from onceproof.engine.operators import sink
 from onceproof.engine.runtime import job_driver
+from onceproof.engine.state import hashmap
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
+
+YEAR_MS: Final = 365 * 24 * 3_600_000
+"""The time to live of states in random jobs."""
 
 
 @mutant(
@@ -62,4 +68,57 @@ def limit_of_the_checkpoint_is_not_taken(reached: Reached) -> Iterator[None]:
         return graph
 
     with replaced(job_driver, "fit_max_parallelism", derived):
+        yield
+
+
+@mutant(
+    id="attempts-name-their-output-alike",
+    breaks="mode",
+    summary="without checkpoints each attempt calls its only commit checkpoint 1, which the target has seen",
+    families=("word_batches",),
+)
+def attempts_name_their_output_alike(reached: Reached) -> Iterator[None]:
+    """The target leaves a batch out that it knows from an attempt before, whatever rows are in it."""
+
+    def the_first(attempt: str) -> int:
+        reached()
+        return 1
+
+    with replaced(sink, "only_checkpoint_of", the_first):
+        yield
+
+
+@mutant(
+    id="attempts-without-checkpoints-commit-what-is-open",
+    breaks="mode",
+    summary="a sink of a job without checkpoints commits at its end only what it has prepared before",
+)
+def attempts_without_checkpoints_commit_what_is_open(reached: Reached) -> Iterator[None]:
+    """Nothing is prepared before the end."""
+
+    def forgetful(self: sink.SinkOperator, now: int) -> None:
+        reached()
+        self.notify_checkpoint_complete(1)
+
+    with replaced(sink.SinkOperator, "commit_without_checkpoints", forgetful):
+        yield
+
+
+@mutant(
+    id="snapshots-lack-living-values",
+    breaks="exactly_once",
+    summary="the cleanup in full snapshots leaves out values that were last used a tenth of a second ago",
+    families=("random_job",),
+)
+def snapshots_lack_living_values(reached: Reached) -> Iterator[None]:
+    """It takes the time to live for that of another state; the running job keeps its own."""
+    sound = hashmap._unexpired
+
+    def hasty(entries: dict[Any, Any], kind: str, last_expired: int) -> dict[Any, Any]:
+        kept = sound(entries, kind, last_expired + YEAR_MS - 100)
+        if kept != sound(entries, kind, last_expired):
+            reached()
+        return kept
+
+    with replaced(hashmap, "_unexpired", hasty):
         yield

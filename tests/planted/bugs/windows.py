@@ -31,7 +31,7 @@ def time_evictor_keeps_the_cutoff(reached: Reached) -> Iterator[None]:
         sound(self, elements, size)
         newest = max((each.timestamp for each in all_of_them if each.timestamp is not None), default=0)
         kept = [
-            each for each in all_of_them if each in elements or each.timestamp == newest - self._window_size
+            each for each in all_of_them if each in elements or each.timestamp == newest - self.window_size_ms
         ]
         if len(kept) > len(elements):
             reached()
@@ -53,9 +53,11 @@ def delta_evictor_keeps_the_threshold(reached: Reached) -> Iterator[None]:
 
     def generous(self: DeltaEvictor, elements: list[TimestampedValue], size: int) -> None:
         last = elements[-1].value
-        if any(self._delta(each.value, last) == self._threshold for each in elements):
+        if any(self.delta_function(each.value, last) == self.threshold for each in elements):
             reached()
-            elements[:] = [each for each in elements if self._delta(each.value, last) <= self._threshold]
+            elements[:] = [
+                each for each in elements if self.delta_function(each.value, last) <= self.threshold
+            ]
         else:
             sound(self, elements, size)
 

@@ -52,6 +52,7 @@ def kinds(history):
 def test_worker_that_is_killed_takes_all_its_tasks_along():
     history, verdict = tried(scenario_with(Fault("kill_task", "snapshotted", "count-0", checkpoint=2)))
     assert verdict.violations == ()
+    assert FAULT_FIRED in kinds(history), history.events
     died = [task for _, kind, task, _ in history.events if kind == TASK_FAILED]
     assert sorted(died) == ["count-0", "sink-0", "source-0"]
     assert history.statistics.attempts == 2

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from onceproof.harness.model.history import ATTEMPT_STARTED
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.services.kafka_broker import KafkaBroker
+from onceproof.harness.services.service import ServiceError
+from onceproof.harness.systems.process import kafka_io
 from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.systems.program.ends import ProgramServers
 from onceproof.harness.systems.program.system import CommandSystem
+from onceproof.harness.trials.pool import Batch, error_of
 from tests.harness.systems.program.programs import events_of, measured, program, tried
 
 pytestmark = pytest.mark.local_kill
@@ -77,3 +81,22 @@ def test_a_restart_does_not_wait_for_the_session_of_a_killed_member(
     history, verdict = tried(path, kafka, faults=(kill,))
     assert verdict.passed, verdict.violations
     assert len(events_of(history, ATTEMPT_STARTED)) >= 2
+
+
+@pytest.mark.parametrize("error", [KafkaException(KafkaError(KafkaError._TRANSPORT)), TimeoutError()])
+def test_a_broker_that_does_not_answer_is_one_line_for_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuses(servers: str, partitions: dict[str, int]) -> None:
+        raise error
+
+    monkeypatch.setattr(kafka_io, "make_topics", refuses)
+    kafka = TrialKafka(KafkaBroker(tmp_path, has_proxy=True))
+    with pytest.raises(ServiceError) as raised, kafka.own_topics({"input": 1}, {}):
+        pass
+    kafka.close()
+    said = str(raised.value)
+    assert said.startswith("kafka: the broker of the trials at 127.0.0.1:")
+    assert said.endswith("run fewer scenarios at a time (-n 1)")
+    # A worker hands it on as what the user can correct.
+    assert error_of(raised.value, Batch(0, 1)) == (said, "")

@@ -134,7 +134,7 @@ def test_a_process_has_a_port_that_is_the_same_for_each_start(tmp_path: Path) ->
 def test_a_fault_of_the_users_own_that_never_works_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_faults, "_SECONDS_TO_WORK", 0.0)
+    monkeypatch.setattr(own_faults, "_LEAST_SECONDS_TO_WORK", 0.0)
     text = '[[fault]]\nname = "cut"\ncommand = ["{python}", "-c", "raise SystemExit(\'no such table\')"]\n'
     path = program(tmp_path, REMEMBERS, FILES + text)
     with pytest.raises(FamilyError, match=r"job\.toml: fault 'cut': exit code 1: no such table"):

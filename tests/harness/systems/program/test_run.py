@@ -26,6 +26,7 @@ from onceproof.harness.model.history import (
 )
 from onceproof.harness.model.history import KILL as KILL_BETWEEN
 from onceproof.harness.model.program_ends import BYTES_MARK
+from onceproof.harness.model.program_measures import SetUpProblem
 from onceproof.harness.model.scenario import Fault, Operation
 from onceproof.harness.systems.program.preparation import prepare
 from onceproof.harness.systems.program.system import CommandSystem
@@ -152,9 +153,33 @@ def test_a_program_that_dies_of_a_fault_later_is_started_again(tmp_path: Path) -
 
 
 def test_a_program_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
-    path = program(tmp_path, COPIES_LINES, FILES + '[done]\nwhen = "exit"\nmost_seconds = 0.5\n')
-    _, verdict = tried(path)
+    # All records are there before the start, so it is killed as soon as it runs.
+    at_once = '[input]\nkind = "files"\npace_ms = 0\n[output]\nkind = "files"\n'
+    path = program(tmp_path, REMEMBERS, at_once + '[done]\nwhen = "exit"\nmost_seconds = 0.5\n')
+    _, verdict = tried(path, faults=(Fault("kill_process", "element"),))
     assert anomalies(verdict) == [("liveness", "stuck")]
+
+
+@pytest.mark.parametrize(
+    ("text", "done", "missing"),
+    [
+        (
+            COPIES_LINES,
+            'when = "exit"\nmost_seconds = 0.5',
+            "the (end of the program|first row|missing rows)",
+        ),
+        ("import time; time.sleep(600)", "quiet_seconds = 0.3", "the first row"),
+    ],
+)
+def test_a_program_that_is_stuck_before_any_fault_is_a_set_up_problem(
+    tmp_path: Path, text: str, done: str, missing: str
+) -> None:
+    path = program(tmp_path, text, f"{FILES}[done]\n{done}\n")
+    said = (
+        rf"the set-up does not work: {missing} did not come in \S+ s, before any fault\. In the control run"
+    )
+    with pytest.raises(SetUpProblem, match=said):
+        tried(path)
 
 
 def test_lines_reach_standard_input_again_after_a_kill(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
+from onceproof.harness.model.system import prepared
 from onceproof.harness.systems.kit.drivers import DriverFailed
 from onceproof.harness.systems.kit.run_history import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
@@ -153,6 +154,7 @@ def library_system(tmp_path_factory):
 def tried(system, scenario, family=None):
     """Run a scenario; return its history and verdict."""
     family = family or load_family(scenario.family)
+    scenario = prepared(system, scenario)
     history = system.run(family, scenario)
     return history, judge(scenario, history, PythonOracle(family, scenario))
 
