@@ -17,11 +17,12 @@ from onceproof.harness.commands.cli import app
 from onceproof.harness.nightly.night import FOLDER_OF_CAMPAIGN, FOLDER_OF_HISTORY
 from onceproof.harness.settings.planning import OUT, RUN
 from tests.enumeration.__main__ import enumeration
+from tests.mutation.__main__ import parser
 from tests.nightly import FOLDER_OF_FLIGHTS, FOLDER_OF_YEAR
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = ROOT / ".github" / "workflows"
-CALLS = {"enumeration": 1, "hunt": 1, "nightly": 1, "pull_request": 2}
+CALLS = {"enumeration": 1, "hunt": 1, "nightly": 2, "pull_request": 2}
 """Number of commands of the project in each workflow."""
 NAMES = tuple(CALLS)
 
@@ -56,6 +57,8 @@ def options_of(command: str) -> set[str]:
         alone = typer.Typer()
         alone.command()(enumeration)
         return {option for parameter in typer.main.get_command(alone).params for option in parameter.opts}
+    if command == "mutation":
+        return set(parser()._option_string_actions)
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     return {option for parameter in commands[command].params for option in parameter.opts}
 

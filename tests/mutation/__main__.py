@@ -19,15 +19,20 @@ from tests.mutation.record import SAMPLE, table, verdict_on, verdicts
 from tests.mutation.trials import ROOT, Outcome, try_all
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the command, and return its exit code."""
+def parser() -> argparse.ArgumentParser:
+    """Return what knows the options."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--edits", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0, help="of the edits, and of the scenarios")
     parser.add_argument("--scenarios", type=int, default=500, help="the most for each edit")
     parser.add_argument("--workers", type=int, default=usable_processors())
     parser.add_argument("--record", action="store_true", help=f"write {SAMPLE.name}")
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command, and return its exit code."""
+    options = parser().parse_args(arguments)
     known = verdicts()
     lines: list[dict[str, Any]] = []
     edits = list(islice(draw(core_edits(ROOT), options.seed), options.edits))

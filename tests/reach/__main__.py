@@ -15,6 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.family import options_of, turns_of
+from onceproof.harness.model.family_places import family_names, load_family
+from onceproof.harness.model.seeds import WHOLE, numbered
+from onceproof.scenarios.random_graphs._graph import graph_of
+from onceproof.scenarios.random_graphs._panes import covered
 from tests.reach.gaps import Reach, Share, read_reach
 from tests.reach.listed import Group, differences, read_list
 
@@ -70,6 +76,20 @@ def _sum(shares: Sequence[Share]) -> Share:
     return Share(**{each: sum(getattr(share, each) for share in shares) for each in fields})
 
 
+def pairs_line(scenarios: int) -> str:
+    """Return how many pairs of choices the windows of the random jobs among the scenarios have."""
+    families = [load_family(name) for name in family_names()]
+    names = [each.name for each in families]
+    said: set[str] = set()
+    jobs = 0
+    for place, seed in numbered(SEED, names, 0, scenarios, WHOLE, turns_of(families)):
+        if options_of(family := families[place]).draws_graphs:
+            jobs += 1
+            said |= {vertex.panes for vertex in graph_of(generate(family, seed).parameters).vertices}
+    met, possible = covered(said - {""})
+    return f"windows of {jobs} random jobs: {met} of {possible} pairs of choices"
+
+
 def finding_lines(groups: Sequence[Group]) -> Iterator[str]:
     """Yield what should run and does not, with what would lead there."""
     for group in groups:
@@ -90,6 +110,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     reach = measured(options.scenarios)
     print("\n".join(share_lines(reach.shares)))
+    print(pairs_line(options.scenarios))
     found = list(differences(groups, reach))
     for line in found:
         print(line)
