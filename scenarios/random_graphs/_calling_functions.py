@@ -129,6 +129,43 @@ class CallsOnList(Calls):
                 yield f"{name}() is {numbers}, not {held}"
 
 
+class CallsOnLists(CallsOnList):
+    """Calls a ListState of lists, which the function changes when they are stored, and when they are read."""
+
+    def state(self, runtime_context: RuntimeContext) -> Any:
+        numbers = Types.LIST(Types.LONG())
+        return runtime_context.get_list_state(
+            lasting(ListStateDescriptor(f"{self._name} called", numbers), self._ttl)
+        )
+
+    def call(self, number: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        lists = [[number], [number + 1]]
+        added = [(one, 0) for [one] in lists]
+        match number % 5:
+            case 0 | 1:
+                self._called.add(lists[0])
+                held = [*held, added[0]]
+            case 2:
+                self._called.add_all(lists)
+                held = [*held, *added]
+            case 3:
+                self._called.update(lists)
+                held = added
+            case _:
+                self._called.clear()
+                held = []
+        for each in lists:
+            each.append(-1)
+        return held
+
+    def differences(self, held: list[tuple[int, int]]) -> Iterator[str]:
+        lists = list(self._called.get())
+        if lists != [[number] for number, _ in held]:
+            yield f"get() is {lists}, not {held}"
+        for each in lists:
+            each.append(-2)
+
+
 class CallsOnMap(Calls):
     """Calls a MapState; some of what it iterates over it removes."""
 
@@ -185,6 +222,46 @@ class CallsOnMap(Calls):
         for name, (answer, right) in answers.items():
             if answer != right:
                 yield f"{name} is {answer}, not {right}"
+
+
+class CallsOnMapOfLists(Calls):
+    """Calls a MapState of lists, which the function changes as CallsOnLists does."""
+
+    def state(self, runtime_context: RuntimeContext) -> Any:
+        kinds = Types.LONG(), Types.PICKLED_BYTE_ARRAY()
+        return runtime_context.get_map_state(
+            lasting(MapStateDescriptor(f"{self._name} called", *kinds), self._ttl)
+        )
+
+    def call(self, number: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        kept, key, numbers = dict(held), number % 3, [number]
+        match number % 5:
+            case 0 | 1:
+                self._called.put(key, numbers)
+                kept[key] = number
+            case 2:
+                self._called.put_all({key: numbers, key + 1: numbers})
+                kept.update({key: number, key + 1: number})
+            case 3:
+                self._called.remove(key)
+                kept.pop(key, None)
+            case _:
+                self._called.clear()
+                kept = {}
+        numbers.append(-1)
+        return sorted(kept.items())
+
+    def differences(self, held: list[tuple[int, int]]) -> Iterator[str]:
+        called, items = self._called, sorted(self._called.items())
+        if items != [(key, [number]) for key, number in held] or called.is_empty() is bool(held):
+            yield f"items() is {items}, not {held}"
+        lists = [numbers for _, numbers in items]
+        for key, number in held:
+            if called.get(key) != [number] or not called.contains(key):
+                yield f"get({key}) is {called.get(key)}, not {number}"
+            lists.append(called.get(key))
+        for each in lists:
+            each.append(-2)
 
 
 class CallsOnReducing(Calls):

@@ -116,7 +116,11 @@ KINDS: Final[Mapping[str, Kind]] = {
     "lateness": Kind(("tumbling", "session"), "nothing", "key"),
     "whole": Kind(("bundles", "brief_bundles"), "nothing", "key"),
     "calls": Kind(
-        ("value", "list", "map", "reducing", "aggregating", "timers", "operator"), "nothing", "key", 1, True
+        ("value", "list", "lists", "map", "map_of_lists", "reducing", "aggregating", "timers", "operator"),
+        "nothing",
+        "key",
+        1,
+        True,
     ),
     "panes": Kind(("windows",), "nothing", "key"),
     SINK: Kind(("two_phase", "committing", "write_ahead", "buffering", "sharing")),
