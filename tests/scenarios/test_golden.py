@@ -21,6 +21,7 @@ GOLDEN = {
     "final_totals": "1:d740febc56bcc584",
     "flight_delays": "2:3e38466ee6ea2294",
     "full_join": "1:3690ca347e022333",
+    "grown_accounts": "1:5a132dded5745cf4",
     "interval_join": "5:fa7e8544783c6d20",
     "kafka_exactly_once_window": "1:8f677114cc10dfdd",
     "kafka_rows": "1:1b72a312df621b34",

@@ -122,16 +122,21 @@ class UserRequests:
         for each in self.waiting.get(point, ()):
             if each.left > 0 and each.is_hit(task, checkpoint_id):
                 operation = each.wanted
-                number = len(self._asked) + 1
-                self._asked[number] = operation
+                number = self._numbered(operation)
                 label = f"ask for {operation.kind} {number}"
                 due = self._clock.now + operation.after
                 self._agenda.add_later(due, _CONTROL, label, self._ask, number)
 
+    def _numbered(self, operation: Operation) -> int:
+        """Return the number of a new request: the job master may still have an earlier one."""
+        number = len(self._asked) + 1
+        self._asked[number] = operation
+        return number
+
     def _ask(self, number: int) -> None:
         operation = self._asked[number]
         if operation.upgrades:
-            if self._job.is_upgraded:
+            if self._job.is_upgraded or self._upgrade not in (0, number):
                 return
             if not self._masters.has_master:
                 self._ask_again(number)
@@ -161,8 +166,12 @@ class UserRequests:
             raise ProcessKilled
         self._ask_again(number)
 
-    def _ask_again(self, number: int) -> None:
-        label = f"ask again for {self._asked[number].kind} {number}"
+    def _ask_again(self, refused: int) -> None:
+        operation = self._asked[refused]
+        number = self._numbered(operation)
+        if self._upgrade == refused:
+            self._upgrade = number
+        label = f"ask again for {operation.kind} {number}"
         self._agenda.add_later(self._clock.now + ASK_AGAIN_MS, _CONTROL, label, self._ask, number)
 
     def _rescale(self, number: int) -> None:
@@ -181,8 +190,7 @@ class UserRequests:
         """Stop the job, drained, unless that is under way or no job master lives."""
         if self._end_asked_for or self.has_ended or not self._masters.has_master:
             return
-        number = self._end_asked_for = len(self._asked) + 1
-        self._asked[number] = THE_END
+        number = self._end_asked_for = self._numbered(THE_END)
         self._masters.master_event(StopRequested(number, drains=True))
 
     def starting_point_after(self, checkpoint_id: int, number: int) -> StartingPoint | None:
