@@ -69,11 +69,11 @@ class TimestampedSourceOperator(SourceOperator):
 
     def __init__(self, source: Source, strategy: WatermarkStrategy) -> None:
         super().__init__(source)
-        self._strategy = strategy
+        self.strategy = strategy
         self._declared: DeclaredOutput | None = None
 
     def in_batch(self) -> Operator:
-        return TimestampedSourceOperator(self.source, self._strategy.without_progress())
+        return TimestampedSourceOperator(self.source, self.strategy.without_progress())
 
     def applies(self, declared: DeclaredOutput) -> bool:
         """Return True: the strategy's functions get values of the declared type."""
@@ -86,7 +86,7 @@ class TimestampedSourceOperator(SourceOperator):
         assert context.downstream is not None
         unfinished = [place for place, (_, reader) in enumerate(self._readers) if not reader.exhausted]
         self._stamping = TimestampsAndWatermarks(
-            self._strategy, unfinished, context.steady_clock, context.downstream
+            self.strategy, unfinished, context.steady_clock, context.downstream
         )
         self._interval = _EmitInterval(context)
 
@@ -147,15 +147,15 @@ class TimestampsAndWatermarksOperator(Operator):
     passes_status = False
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
-        self._strategy = strategy
+        self.strategy = strategy
 
     def in_batch(self) -> Operator:
-        return TimestampsAndWatermarksOperator(self._strategy.without_progress())
+        return TimestampsAndWatermarksOperator(self.strategy.without_progress())
 
     def open(self, context: OperatorContext) -> None:
         assert context.downstream is not None
         self._stamping = TimestampsAndWatermarks(
-            self._strategy, (ONLY_PART,), context.steady_clock, context.downstream
+            self.strategy, (ONLY_PART,), context.steady_clock, context.downstream
         )
         self._interval = _EmitInterval(context)
 

@@ -88,13 +88,19 @@ class InputTime:
         """Return the last watermark that the operators of the task have received."""
         return self._valves[0].emitted if self._inputs is None else self._inputs.watermark
 
-    def validate(self) -> None:
+    def validate(self, ended_channels: Sequence[int]) -> None:
         """Check that the operators have the event time that follows from what has arrived.
 
         That of the slowest input that is not idle; if all are idle, that of the furthest. It never goes back.
+        No channel whose data has ended holds it back, unless all have: then the task ends event time itself.
         """
         self.has_changed = False
         valves = self._valves
+        for channel in ended_channels if len(ended_channels) < len(self._places) else ():
+            number, place = self._places[channel]
+            assert valves[number].of_channel(place) == MAX_WATERMARK, (
+                f"channel {channel} has ended, and holds event time at {valves[number].of_channel(place)}"
+            )
         if len(valves) == 1:
             valves[0].validate()
             reached = valves[0].emitted

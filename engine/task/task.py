@@ -817,7 +817,7 @@ class Task:
             self.barriers.validate()
         time = self._input_time
         if time is not None and time.has_changed:
-            time.validate()
+            time.validate(self._ended_channels)
         if self.state is RUNNING:
             if self._first_final_checkpoint_id is not None:
                 raise AssertionError(f"{self.name} has a final checkpoint before its end")

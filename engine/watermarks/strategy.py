@@ -55,7 +55,8 @@ class WatermarkStrategy(Struct, frozen=True):
 
     _supplier: GeneratorSupplier
     _assigner: TimestampAssigner | None = None
-    _idle_timeout_ms: int | None = None
+    idle_timeout_ms: int | None = None
+    """After how long without a record a split counts as idle; None: it never does."""
     bound_ms: int | None = None
     """How far a stock strategy's watermarks are behind the newest record; None: its generator decides."""
 
@@ -127,12 +128,7 @@ class WatermarkStrategy(Struct, frozen=True):
         timeout_ms = milliseconds_of(idle_timeout, "idle timeout")
         if timeout_ms <= 0:
             raise ValueError(f"idle timeout {timeout_ms} ms must be positive")
-        return replace(self, _idle_timeout_ms=timeout_ms)
-
-    @property
-    def has_idleness(self) -> bool:
-        """Whether a split without records may stop holding back the watermark."""
-        return self._idle_timeout_ms is not None
+        return replace(self, idle_timeout_ms=timeout_ms)
 
     def without_progress(self) -> WatermarkStrategy:
         """Return this strategy with its timestamps and without watermarks, for BATCH mode (ours)."""
@@ -141,9 +137,9 @@ class WatermarkStrategy(Struct, frozen=True):
     def create_watermark_generator(self, context: WatermarkGeneratorContext) -> WatermarkGenerator:
         """Return a new generator (Flink: createWatermarkGenerator)."""
         generator = self._supplier(context)
-        if self._idle_timeout_ms is None:
+        if self.idle_timeout_ms is None:
             return generator
-        return WatermarksWithIdleness(generator, self._idle_timeout_ms, context.get_input_activity_clock())
+        return WatermarksWithIdleness(generator, self.idle_timeout_ms, context.get_input_activity_clock())
 
     def create_timestamp_assigner(self) -> TimestampAssigner | None:
         """Return the timestamp assigner, or None if records keep their timestamps."""

@@ -45,6 +45,10 @@ class WatermarkValve:
         """Return the last watermark that was emitted for the input."""
         return self._output
 
+    def of_channel(self, channel: int) -> int:
+        """Return the last watermark of a channel."""
+        return self._watermarks[channel]
+
     def watermark(self, channel: int, timestamp: int) -> Sequence[TimeElement]:
         """Process a watermark of a channel; return the elements to emit for the input."""
         if self._idle[channel] or timestamp <= self._watermarks[channel]:

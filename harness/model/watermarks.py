@@ -54,7 +54,7 @@ class Timed(NamedTuple):
     def watermarks(self, records: Sequence[InputRecord]) -> list[int]:
         """Return the furthest watermark before each of some records, and after the last."""
         timestamps = self.timestamps(records)
-        if self.strategy.has_idleness:
+        if self.strategy.idle_timeout_ms is not None:
             return [MAX_WATERMARK] * (len(records) + 1)
         behind = self.strategy.bound_ms
         if behind is None:

@@ -1,4 +1,4 @@
-"""Watermarks and idleness of the channels of one input: the valve (semantics 5).
+"""Watermarks and idleness: of the channels of one input, the valve, and of one stream's own (semantics 5).
 
 Rules:
 
@@ -7,6 +7,8 @@ Rules:
 - When the last channel turns idle, the highest watermark of all is emitted first, then idleness.
 - A channel that turns active behind the emitted watermark is not aligned before it has caught up.
 - Nothing is remembered over a restore: each attempt begins with MIN_WATERMARK.
+- A stream with a time-out turns idle at a periodic call, if longer than the time-out has passed since the
+  first such call behind its last record. It turns active with a record, and not before.
 """
 
 from __future__ import annotations
@@ -66,3 +68,32 @@ class ValveSpecification:
             return ()
         self.emitted = timestamp
         return (Watermark(timestamp),)
+
+
+class IdlenessSpecification:
+    """A stream that counts as idle when it has had no record for longer than a time-out."""
+
+    __slots__ = ("has_record", "is_idle", "quiet_since", "timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self.has_record = False
+        """Whether a record has come since the last periodic call."""
+        self.quiet_since: int | None = None
+        """When the first periodic call without a record was."""
+        self.is_idle = False
+
+    def record(self) -> None:
+        """Take a record."""
+        self.has_record, self.is_idle = True, False
+
+    def periodic(self, now: int) -> bool:
+        """Return whether the stream must turn idle in a periodic call."""
+        if self.has_record:
+            self.has_record, self.quiet_since = False, None
+        elif self.quiet_since is None:
+            self.quiet_since = now
+        elif not self.is_idle and now - self.quiet_since > self.timeout_ms:
+            self.is_idle = True
+            return True
+        return False

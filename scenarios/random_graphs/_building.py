@@ -76,6 +76,7 @@ FUNCTIONS: Final[dict[tuple[str, str], tuple[str, type]]] = {
     ("map", "map"): ("map", plain.Map),
     ("map", "process"): ("process", plain.MapInProcess),
     ("twice", "flat_map"): ("flat_map", plain.Twice),
+    ("doubled", "union"): ("map", plain.Step),
     ("parity", "process"): ("process", plain.Parity),
     ("punctual", "process"): ("process", plain.Punctual),
     ("total", "value"): ("process", keyed.TotalInValue),
@@ -255,7 +256,8 @@ class _Builder:
 
     def _united(self, vertex: Vertex) -> DataStream:
         first, *others = [self._streams[name] for name in vertex.inputs]
-        return first.union(*others) if others else first
+        united = first.union(*others) if others else first
+        return united.union(united) if vertex.kind == "doubled" else united
 
     def _keyed(self, vertex: Vertex) -> KeyedStream:
         if KINDS[vertex.kind].key == "key":

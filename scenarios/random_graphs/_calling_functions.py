@@ -8,7 +8,7 @@ knows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from onceproof.engine import (
     AggregatingStateDescriptor,
@@ -26,6 +26,10 @@ from onceproof.engine import (
 )
 from onceproof.scenarios.random_graphs._functions import END_MS, Sum, Value, lasting, plus
 from onceproof.scenarios.random_graphs._meeting_functions import PairsWithBroadcast, pair_of
+
+MANY: Final = 120
+"""The elements that are added at once where the number is a multiple of LONG."""
+LONG: Final = 13
 
 
 class Calls(KeyedProcessFunction):
@@ -99,7 +103,8 @@ class CallsOnList(Calls):
         )
 
     def call(self, number: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        numbers = [number, number + 1]
+        # A database clears more than a hundred elements in another way than few.
+        numbers = [number, number + 1] if number % LONG else [number] * MANY
         added = [(each, 0) for each in numbers]
         match number % 6:
             case 0 | 1:
@@ -177,6 +182,8 @@ class CallsOnMap(Calls):
     def call(self, number: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
         kept, key = dict(held), number % 5
         added = {key: number, key + 1: number}
+        if number % LONG == 0:
+            added = {7 + each: number for each in range(MANY)}
         match number % 8:
             case 0:
                 self._called.put(key, number)
@@ -208,15 +215,16 @@ class CallsOnMap(Calls):
 
     def differences(self, held: list[tuple[int, int]]) -> Iterator[str]:
         called, wanted = self._called, dict(held)
+        asked = sorted({*range(7), *wanted})
         answers = {
             "items": (sorted(called.items()), held),
             "keys": (sorted(called.keys()), sorted(wanted)),
             "values": (sorted(called.values()), sorted(wanted.values())),
             "iter": (sorted(called), sorted(wanted)),
             "is_empty": (called.is_empty(), not wanted),
-            "contains": ([each for each in range(7) if called.contains(each)], sorted(wanted)),
-            "in": ([each for each in range(7) if each in called], sorted(wanted)),
-            "get": ([called.get(each) for each in range(7)], [wanted.get(each) for each in range(7)]),
+            "contains": ([each for each in asked if called.contains(each)], sorted(wanted)),
+            "in": ([each for each in asked if each in called], sorted(wanted)),
+            "get": ([called.get(each) for each in asked], [wanted.get(each) for each in asked]),
             "[]": ([called[each] for each in wanted], list(wanted.values())),
         }
         for name, (answer, right) in answers.items():

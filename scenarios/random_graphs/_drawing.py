@@ -50,6 +50,7 @@ WEIGHTS: Final = (
     ("map", 2),
     ("filter", 1),
     ("twice", 2),
+    ("doubled", 1),
     ("parity", 2),
     ("async", 3),
     ("punctual", 2),

@@ -97,6 +97,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "map": Kind(("map", "process")),
     "filter": Kind(("filter",)),
     "twice": Kind(("flat_map",)),
+    "doubled": Kind(("union",)),
     "parity": Kind(("process",)),
     "async": Kind(("ordered", "unordered")),
     "punctual": Kind(("process",), "time"),
@@ -354,6 +355,9 @@ def output_of(vertex: Vertex, inputs: list[Certain]) -> Certain:
             return Certain(False, False, True, min(size, MOST_KEYS))
         case "twice":
             return Certain(ordered, timed, holds, 2 * size)
+        case "doubled":
+            # A value comes over two edges, and others may come between.
+            return Certain(False, timed, holds, 2 * size)
         case "filter" | "parity":
             return Certain(ordered, timed, holds, size * 0.7)
         case _:
@@ -370,8 +374,8 @@ def tasks_of(graph: Graph) -> dict[str, Role | int]:
     for vertex in graph.vertices:
         first = vertex.inputs[0]
         joins = vertex.edge == "forward" and len(vertex.inputs) == 1 and first in chain_of
-        # An asynchronous operator begins a chain, as in Flink.
-        joins = joins and readers[first] == 1 and vertex.kind != "async"
+        # An asynchronous operator begins a chain, as in Flink, and so does what has two edges to one input.
+        joins = joins and readers[first] == 1 and vertex.kind not in ("async", "doubled")
         joins = joins and alone.isdisjoint((first, vertex.name))
         for name in (*in_front_of(vertex), vertex.name):
             if joins:

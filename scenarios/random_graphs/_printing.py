@@ -206,7 +206,7 @@ def _settled(stream: str, vertex: Vertex, name: str) -> str:
 
 
 def _united(vertex: Vertex) -> str:
-    first, *others = vertex.inputs
+    first, *others = vertex.inputs * (2 if vertex.kind == "doubled" else 1)
     return f"{first}.union({', '.join(others)})" if others else first
 
 

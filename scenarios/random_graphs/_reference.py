@@ -283,6 +283,7 @@ _RULES: Final[Mapping[str, Callable[..., dict[str, Stream]]]] = {
     "map": _each(lambda number: ((3 * number + 1) % MODULUS,)),
     "filter": _each(lambda number: (number,) if number % 3 else ()),
     "twice": _each(lambda number: (number, (number + 1) % MODULUS)),
+    "doubled": _each(lambda number: (number, number)),
     "async": _each(lambda number: ((7 * number + 3) % MODULUS,)),
     "lateness": _each(lambda number: (number,)),
     "calls": _each(lambda number: (number,)),

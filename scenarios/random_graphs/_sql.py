@@ -114,6 +114,7 @@ _RULES: Final = {
     "map": f"transform(one, r -> {_changed(f'pmod(3 * r.number + 1, {MODULUS})')})",
     "async": f"transform(one, r -> {_changed(f'pmod(7 * r.number + 3, {MODULUS})')})",
     "filter": f"transform(filter(one, r -> pmod(r.number, 3) <> 0), r -> {_changed('r.number')})",
+    "doubled": f"flatten(transform(one, r -> array({_changed('r.number')}, {_changed('r.number')})))",
     "twice": f"flatten(transform(one, r -> array({_changed('r.number')},"
     f" {_changed(f'pmod(r.number + 1, {MODULUS})')})))",
     "parity": f"transform(filter(one, r -> pmod(r.number, 2) = 0), r -> {_changed('r.number')})",

@@ -57,6 +57,7 @@ from onceproof.harness.specifications.restart_waits import (
 from onceproof.harness.specifications.restored_shares import restored_mismatch
 from onceproof.harness.specifications.valves import ValveSpecification
 from onceproof.harness.systems.simulation.agenda import Clock
+from onceproof.harness.systems.simulation.idleness_watch import watched_for_idleness
 from onceproof.harness.systems.simulation.window_watch import WindowWatch
 
 _OVERTAKEN: Final = frozenset(
@@ -197,8 +198,8 @@ class ConformanceWatch:
         return handler
 
     def operator(self, operator: Operator) -> Operator:
-        """Return an operator, watched if it has windows."""
-        return self._windows.watched(self, operator)
+        """Return an operator, watched if it has windows, or streams that may turn idle."""
+        return self._windows.watched(self, watched_for_idleness(self, operator))
 
     @property
     def has_deviated(self) -> bool:
