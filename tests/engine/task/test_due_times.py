@@ -198,37 +198,45 @@ def test_event_time_of_two_inputs_follows_from_their_channels():
     ]:
         time.take(channel, element)
         assert time.has_changed
-        time.validate()
+        time.validate(())
         assert not time.has_changed
 
 
 def test_watermark_that_does_not_reach_the_operators_is_seen():
     time = InputTime([0], (), Sink())
     time.take(0, Watermark(3))
-    time.validate()
+    time.validate(())
     time._valves[0].watermark(0, 5)
     with pytest.raises(AssertionError, match="event time 3 though the inputs have reached 5"):
-        time.validate()
+        time.validate(())
 
 
 def test_idle_input_that_holds_the_other_back_is_seen():
     time = InputTime([0, 1], (), Sink())
     time.take(0, Watermark(8))
     time.take(1, Watermark(3))
-    time.validate()
+    time.validate(())
     time._valves[1].status(0, True)
     with pytest.raises(AssertionError, match="event time 3 though the inputs have reached 8"):
-        time.validate()
+        time.validate(())
 
 
 def test_task_checks_event_time_only_where_a_watermark_or_a_status_has_come(bench, monkeypatch):
     task = bench.task(bench.recorder("op"), channels=[0, 0])
     checked = []
 
-    def check(time):
+    def check(time, ended_channels):
         time.has_changed = False
         checked.append(time)
 
     monkeypatch.setattr(InputTime, "validate", check)
     bench.feed(task, 0, [("x", 1)], Watermark(3), [("y", 1)], IDLE)
     assert len(checked) == 2
+
+
+def test_channel_that_ended_before_the_first_watermark_holds_nothing_back():
+    time = InputTime([0, 0, 0], [1], Sink())
+    time.validate([1])
+    with pytest.raises(AssertionError, match="channel 2 has ended, and holds event time at"):
+        time.validate([1, 2])
+    time.validate([0, 1, 2])

@@ -17,6 +17,7 @@ from onceproof.engine.task.barriers.tracker import BarrierTracker
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.event_context import EventContext
 from onceproof.engine.task.outputs import Output
+from onceproof.engine.watermarks.generators import WatermarksWithIdleness
 from onceproof.engine.watermarks.valve import WatermarkValve
 from onceproof.harness.checkers import PROPERTIES, properties_asked_of
 from onceproof.harness.model.capabilities import Capability
@@ -178,6 +179,21 @@ def test_valve_that_forgets_an_idle_channel_is_named():
         found = deviations(runs("aligned", load_family("pausing_sensors"), 8))
     assert found
     assert found[0][0].startswith("valve of ")
+
+
+def test_stream_that_turns_idle_whatever_records_it_has_is_named():
+    on_event = WatermarksWithIdleness.on_event
+
+    def deaf(self: Any, event: Any, event_timestamp: int, output: Any) -> None:
+        on_event(self, event, event_timestamp, output)
+        self._was_active = False
+
+    family = load_family("pausing_sensors")
+    assert not deviations(runs("aligned", family, 8))
+    with replaced(WatermarksWithIdleness, "on_event", deaf):
+        found = deviations(runs("aligned", family, 8))
+    assert found
+    assert found[0][0] == "idleness of a stream"
 
 
 def test_what_is_found_does_not_change_the_run():

@@ -19,7 +19,7 @@ from onceproof.harness.specifications.restart_waits import (
     is_hopeless,
 )
 from onceproof.harness.specifications.retention import Kept, RetentionSpecification
-from onceproof.harness.specifications.valves import ValveSpecification
+from onceproof.harness.specifications.valves import IdlenessSpecification, ValveSpecification
 from tests.conformance.adapters.watermarks import described
 
 VECTORS = json.loads(Path("tests/conformance/vectors.json").read_text())["vectors"]
@@ -92,6 +92,15 @@ def test_strategy_answers_as_flink_does(area, given, expected):
             wait = strategy.wait(failures)
             assert (wait is not None) is answer["can_restart"], now
             assert wait in (None, Wait(answer["backoff_ms"], answer["backoff_ms"]))
+
+
+def test_stream_turns_idle_once_its_time_out_has_passed_since_a_call_without_a_record():
+    stream = IdlenessSpecification(10)
+    assert [stream.periodic(now) for now in (0, 10, 11, 30)] == [False, False, True, False]
+    stream.record()
+    assert [stream.periodic(now) for now in (31, 32, 42)] == [False, False, False], "behind a record"
+    stream.record()
+    assert [stream.periodic(now) for now in (43, 44, 55)] == [False, False, True]
 
 
 def test_no_restart_follows_without_a_strategy():
