@@ -29,7 +29,7 @@ from onceproof.scenarios.random_graphs._meeting_functions import PairsWithBroadc
 
 MANY: Final = 120
 """The elements that are added at once where the number is a multiple of LONG."""
-LONG: Final = 13
+LONG: Final = 5
 
 
 class Calls(KeyedProcessFunction):
