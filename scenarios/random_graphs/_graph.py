@@ -36,7 +36,7 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "tumbling": ("inside",),
     "whole": ("whole",),
     "calls": ("called", "mirror", "own", "union"),
-    "panes": ("firings", "all firings"),
+    "panes": ("firings", "listed firings", "reduced firings", "aggregated firings", "all firings"),
 }
 """By kind the states that its functions name; a vertex's name stands before each."""
 _SESSION_STATES: Final = ("window-contents", "merging-window-set")

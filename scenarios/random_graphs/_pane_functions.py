@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from onceproof.engine import (
+    AggregatingStateDescriptor,
     CheckpointListener,
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -23,12 +24,14 @@ from onceproof.engine import (
     EventTimeTrigger,
     GlobalWindows,
     KeyedStream,
+    ListStateDescriptor,
     MapStateDescriptor,
     NeverTrigger,
     ProcessingTimeSessionWindows,
     ProcessingTimeTrigger,
     ProcessWindowFunction,
     PurgingTrigger,
+    ReducingStateDescriptor,
     SessionWindowTimeGapExtractor,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -40,7 +43,16 @@ from onceproof.engine import (
     ValueStateDescriptor,
     WindowFunction,
 )
-from onceproof.scenarios.random_graphs._functions import GAP_MS, SIZE_MS, SLIDE_MS, VALUE, Value, lasting
+from onceproof.scenarios.random_graphs._functions import (
+    GAP_MS,
+    SIZE_MS,
+    SLIDE_MS,
+    VALUE,
+    Sum,
+    Value,
+    lasting,
+    plus,
+)
 from onceproof.scenarios.random_graphs._meeting_functions import Gather, together
 
 EVERY_MS: Final = 25
@@ -116,10 +128,13 @@ def pane_evictor(kind: str) -> Any:
 
 
 class PaneByProcess(ProcessWindowFunction, CheckpointListener):
-    """Counts the firings of a window in its own state and in that of its key, and compares the two."""
+    """Counts the firings of a window in each kind of state of its own and in one of its key, which agree."""
 
     def __init__(self, name: str) -> None:
         self._own = ValueStateDescriptor(f"{name} firings", Types.LONG())
+        self._listed = ListStateDescriptor(f"{name} listed firings", Types.LONG())
+        self._reduced = ReducingStateDescriptor(f"{name} reduced firings", plus, Types.LONG())
+        self._aggregated = AggregatingStateDescriptor(f"{name} aggregated firings", Sum(), Types.LONG())
         self._all = MapStateDescriptor(f"{name} all firings", Types.STRING(), Types.LONG())
 
     def process(self, key: str, context: Any, elements: Iterable[Value | None]) -> Iterator[Value]:
@@ -131,22 +146,37 @@ class PaneByProcess(ProcessWindowFunction, CheckpointListener):
         if others:
             yield "another key", key, f"{others}", 0
         try:
-            own = context.window_state().get_state(self._own)
+            own, listed, reduced, aggregated = self._states_of(context)
         except TypeError:
             # Windows that merge have no state of their own.
             return
         before = (own.value() or 0), (of_key.get(window) or 0)
-        if before[0] != before[1]:
-            yield "window state", key, f"{window} has fired {before}", 0
+        counts = len(list(listed.get())), reduced.get() or 0, aggregated.get() or 0
+        if {*before, *counts} != {before[0]}:
+            yield "window state", key, f"{window} has fired {before}, and {counts}", 0
         own.update(before[0] + 1)
+        listed.add(before[0])
+        reduced.add(1)
+        aggregated.add(1)
         of_key.put(window, before[0] + 1)
+
+    def _states_of(self, context: Any) -> tuple[Any, Any, Any, Any]:
+        """Return the states of a window. Raises TypeError where it has none."""
+        store = context.window_state()
+        return (
+            store.get_state(self._own),
+            store.get_list_state(self._listed),
+            store.get_reducing_state(self._reduced),
+            store.get_aggregating_state(self._aggregated),
+        )
 
     def clear(self, context: Any) -> None:
         """Forget the window: nothing of it stays."""
         of_key = context.global_state().get_map_state(self._all)
         window = str(context.window())
         if of_key.contains(window):
-            context.window_state().get_state(self._own).clear()
+            for state in self._states_of(context):
+                state.clear()
             of_key.remove(window)
 
 

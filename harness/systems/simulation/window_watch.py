@@ -8,7 +8,7 @@ Rules:
 - The specification has windows of its own. A snapshot keeps a copy of them, a restore begins with those of
   the key groups that the subtask owns: what the engine has stored is not looked at.
 - Not watched: triggers and assigners that are the job's own, jobs in BATCH mode, and a subtask that restores
-  a checkpoint of which no copy is kept.
+  a checkpoint of which no copy is kept, or which a subtask has taken that is judged no more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import CheckpointListener
@@ -152,12 +152,16 @@ class Deviations(Protocol):
         """Note the first deviation."""
 
 
+Kept: TypeAlias = tuple[str, dict[str, KeyedWindows] | None]
+"""Of a checkpoint, its attempt and the windows of all subtasks; None: those of one are not known."""
+
+
 class WindowWatch:
     """The watched operators of an attempt, and by operator and checkpoint the windows of all subtasks."""
 
     def __init__(self) -> None:
         self._operators: list[WatchedWindows] = []
-        self._kept: dict[tuple[str, int], tuple[str, dict[str, KeyedWindows]]] = {}
+        self._kept: dict[tuple[str, int], Kept] = {}
 
     def watched(self, deviations: Deviations, operator: Operator) -> Operator:
         """Return what does the same as an operator, watched if it has windows that are specified."""
@@ -183,7 +187,7 @@ class WatchedWindows(WindowOperator):
     def __init__(
         self,
         watch: Deviations,
-        kept: dict[tuple[str, int], tuple[str, dict[str, KeyedWindows]]],
+        kept: dict[tuple[str, int], Kept],
         rules: WindowRules,
         functions: WindowFunctions,
         settings: WindowSettings,
@@ -211,12 +215,11 @@ class WatchedWindows(WindowOperator):
             self._begin(context)
 
     def _begin(self, context: OperatorContext) -> None:
-        checkpoint_id, kept = context.restored_checkpoint_id, {}
-        if checkpoint_id is not None:
-            place = context.operator_id, checkpoint_id
-            if place not in self._kept:
-                return
-            kept = self._kept[place][1]
+        checkpoint_id = context.restored_checkpoint_id
+        place = context.operator_id, checkpoint_id or 0
+        kept = {} if checkpoint_id is None else self._kept.get(place, ("", None))[1]
+        if kept is None:
+            return
         first, last = context.key_groups
         own = {name: of for name, of in kept.items() if first <= self._key_group(of.key) <= last}
         self._specification = WindowSpecification(self._rules, own)
@@ -267,10 +270,12 @@ class WatchedWindows(WindowOperator):
 
     def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot | None:
         """Answer as the engine does, and keep the windows that the specification has."""
-        if self._specification is not None:
-            place, own = (self._opened.operator_id, checkpoint_id), self._opened.attempt
-            attempt, windows = self._kept.get(place, ("", {}))
-            taken = windows if attempt == own else {}
+        place, own = (self._opened.operator_id, checkpoint_id), self._opened.attempt
+        attempt, windows = self._kept.get(place, ("", {}))
+        taken = windows if attempt == own else {}
+        if self._specification is None or taken is None:
+            self._kept[place] = own, None
+        else:
             self._kept[place] = own, {**taken, **self._specification.snapshot()}
         return super().snapshot(checkpoint_id, timestamp_ms)
 
