@@ -219,6 +219,7 @@ class Task:
         "_first_final_checkpoint_id",
         "_in_flight",
         "_input_time",
+        "_is_open",
         "_last_notified",
         "_open_inputs",
         "_probe",
@@ -274,6 +275,7 @@ class Task:
         else:
             self.barriers = watch.barriers(task_id, vertex, settings.options, self._open_inputs)
         self.state = CREATED
+        self._is_open = False
         self.buffers_taken = 0
         """How many buffers the task has begun to process in this attempt."""
         self._context = EventContext(self.name, settings.probe, settings.wall_clock)
@@ -708,6 +710,7 @@ class Task:
                 probe(ELEMENT, self.name, 0)
             self._emit(records, 0, self.queue_input[channel])
         self._enter(RUNNING)
+        self._is_open = True
         probe(RESTORED, self.name, checkpoint_id)
         return [Send(TaskRunning(self.attempt, self.id))]
 
@@ -792,7 +795,7 @@ class Task:
 
     def finish(self) -> Sequence[TaskEffect]:
         """Close the operators, and tell the coordinator and the tasks downstream."""
-        close_all(self.operators)
+        self._close_operators()
         for output in self.outputs:
             output.broadcast(END_OF_PARTITION)
         self.barriers.close()
@@ -803,8 +806,12 @@ class Task:
         is_open = self.state in ALIVE
         self._enter(CANCELED)
         if is_open:
-            close_all(self.operators)
+            self._close_operators()
         return NOTHING
+
+    def _close_operators(self) -> None:
+        self._is_open = False
+        close_all(self.operators)
 
     def _enter(self, state: TaskState) -> None:
         if state not in TRANSITIONS[self.state]:
@@ -818,6 +825,7 @@ class Task:
         time = self._input_time
         if time is not None and time.has_changed:
             time.validate(self._ended_channels)
+        assert self.state in ALIVE or not self._is_open, f"{self.name} has ended, and its operators are open"
         if self.state is RUNNING:
             if self._first_final_checkpoint_id is not None:
                 raise AssertionError(f"{self.name} has a final checkpoint before its end")

@@ -98,13 +98,14 @@ FUNCTIONS: Final[dict[tuple[str, str], tuple[str, type]]] = {
     ("calls", "reducing"): ("process", calling.CallsOnReducing),
     ("calls", "aggregating"): ("process", calling.CallsOnAggregating),
     ("calls", "timers"): ("process", calling.CallsOnTimers),
+    ("calls", "plain_timers"): ("process", calling.CallsOnTimersUnkeyed),
     ("calls", "operator"): ("process", calling.CallsOnOperatorState),
     ("tumbling", "timers"): ("process", meeting.TumblingByTimers),
     ("tumbling", "two_timers"): ("process", meeting.TumblingByTwoTimers),
 }
 """By kind and form the method of a stream and the class of the function, where no more is to be said."""
 
-BROADCAST: Final = {"broadcast": meeting.PairsWithBroadcast, "broadcast_calls": calling.PairsWithCalls}
+BROADCAST: Final = {"broadcast": meeting.PairsWithBroadcast, "broadcast_calls": meeting.PairsWithCalls}
 """By the forms with broadcast state the class of the function."""
 
 

@@ -14,18 +14,18 @@ from onceproof.engine import (
     AggregatingStateDescriptor,
     CheckpointedFunction,
     CheckpointListener,
-    KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
+    ProcessFunction,
     ReducingStateDescriptor,
     RuntimeContext,
     TimeDomain,
+    TimerService,
     Types,
     ValueStateDescriptor,
 )
 from onceproof.scenarios.random_graphs._functions import END_MS, Sum, Value, lasting, plus
-from onceproof.scenarios.random_graphs._meeting_functions import PairsWithBroadcast, pair_of
 
 MANY: Final = 120
 """The elements that are added at once where the number is a multiple of LONG."""
@@ -312,7 +312,13 @@ class CallsOnTimers(KeyedProcessFunction):
         self._pending = runtime_context.get_list_state(lasting(pending, self._ttl))
 
     def process_element(self, value: Value, ctx: KeyedProcessFunction.Context) -> Iterator[Value]:
-        timers, number = ctx.timer_service(), value[3]
+        if ctx.get_current_key() != value[1]:
+            yield "another key", value[1], str(ctx.get_current_key()), value[3]
+        yield from self.call(value, ctx.timer_service())
+
+    def call(self, value: Value, timers: TimerService) -> Iterator[Value]:
+        """Register timers for a value and delete some, and pass it on."""
+        number = value[3]
         pending = set(self._pending.get())
         # Another one of each second value is due only if the input goes on for long.
         due = (
@@ -334,8 +340,6 @@ class CallsOnTimers(KeyedProcessFunction):
         timers.register_processing_time_timer(even + 5)
         timers.delete_processing_time_timer(even + 5)
         self._pending.update(sorted(pending))
-        if ctx.get_current_key() != value[1]:
-            yield "another key", value[1], str(ctx.get_current_key()), number
         yield value[0] + self._name[1:], value[1], value[2], number
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Value]:
@@ -351,6 +355,22 @@ class CallsOnTimers(KeyedProcessFunction):
         if timestamp not in pending:
             yield "not registered", ctx.get_current_key(), f"{timestamp} of {pending}", 0
         self._pending.update([each for each in pending if each != timestamp])
+
+
+class CallsOnTimersUnkeyed(ProcessFunction):
+    """Does the same in a function that is not made for a keyed stream."""
+
+    def __init__(self, name: str, ttl: bool) -> None:
+        self._calls = CallsOnTimers(name, ttl)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._calls.open(runtime_context)
+
+    def process_element(self, value: Value, ctx: ProcessFunction.Context) -> Iterator[Value]:
+        yield from self._calls.call(value, ctx.timer_service())
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Value]:
+        yield from self._calls.on_timer(timestamp, ctx)
 
 
 class CallsOnOperatorState(KeyedProcessFunction, CheckpointedFunction, CheckpointListener):
@@ -426,57 +446,3 @@ class CallsOnOperatorState(KeyedProcessFunction, CheckpointedFunction, Checkpoin
             yield "operator state", value[1], wrong, value[3]
         self._wrong.clear()
         yield value[0] + self._name[1:], value[1], value[2], value[3]
-
-
-class PairsWithCalls(PairsWithBroadcast):
-    """The same pairs, with timers on the keyed side, and other calls of the broadcast state."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        super().open(runtime_context)
-        pending = ListStateDescriptor(f"{self._name} pending", Types.LONG())
-        self._pending = runtime_context.get_list_state(pending)
-
-    def process_element(
-        self, value: Value, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
-    ) -> Iterator[Value]:
-        """Pair a value as before, and have a timer for its number; an odd one is deleted."""
-        timers, due = ctx.timer_service(), 10 * value[3]
-        timers.register_event_time_timer(due)
-        timers.register_event_time_timer(END_MS)
-        pending = {*self._pending.get(), due}
-        if value[3] % 2:
-            timers.delete_event_time_timer(due)
-            pending.remove(due)
-        self._pending.update(sorted(pending))
-        state = ctx.get_broadcast_state(self._broadcast)
-        if value[1] in state and (state.is_empty() or value[1] not in list(state.keys())):
-            yield "broadcast state", value[1], "has no keys", 0
-        yield from super().process_element(value, ctx)
-
-    def process_broadcast_element(
-        self, value: Value, ctx: KeyedBroadcastProcessFunction.Context
-    ) -> list[Value]:
-        """Keep a value in every subtask: the entry is removed, and put back with it."""
-        state = ctx.get_broadcast_state(self._broadcast)
-        before = dict(state.items())
-        pairs = list(super().process_broadcast_element(value, ctx))
-        kept = {key: list(twos) for key, twos in state.items()}
-        for key in list(state.keys()):
-            state.remove(key)
-        if not state.is_empty():
-            pairs.append(("broadcast state", value[1], "is not empty", 0))
-        state.put_all(kept)
-        if not set(before) <= set(state.keys()):
-            pairs.append(("broadcast state", value[1], "lacks keys", 0))
-        return pairs
-
-    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterator[Value]:
-        """Note a timer that was deleted, or that has not fired."""
-        pending = list(self._pending.get())
-        if timestamp == END_MS:
-            if pending:
-                yield pair_of("not fired", ctx.get_current_key(), (f"{pending}", 0), ("", 0))
-            return
-        if timestamp not in pending:
-            yield pair_of("not registered", ctx.get_current_key(), (f"{timestamp}", 0), ("", 0))
-        self._pending.update([each for each in pending if each != timestamp])

@@ -17,7 +17,15 @@ from onceproof.engine import (
     RuntimeContext,
     Types,
 )
-from onceproof.scenarios.random_graphs._functions import GAP_MS, MODULUS, SIZE_MS, VALUE, Value, stamp_of
+from onceproof.scenarios.random_graphs._functions import (
+    END_MS,
+    GAP_MS,
+    MODULUS,
+    SIZE_MS,
+    VALUE,
+    Value,
+    stamp_of,
+)
 
 
 def pair_of(name: str, key: str, one: Any, two: Any) -> Value:
@@ -92,6 +100,60 @@ class PairsWithBroadcast(KeyedBroadcastProcessFunction):
 
         ctx.apply_to_keyed_state(self._kept, pair)
         return pairs
+
+
+class PairsWithCalls(PairsWithBroadcast):
+    """The same pairs, with timers on the keyed side, and other calls of the broadcast state."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        pending = ListStateDescriptor(f"{self._name} pending", Types.LONG())
+        self._pending = runtime_context.get_list_state(pending)
+
+    def process_element(
+        self, value: Value, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterator[Value]:
+        """Pair a value as before, and have a timer for its number; an odd one is deleted."""
+        timers, due = ctx.timer_service(), 10 * value[3]
+        timers.register_event_time_timer(due)
+        timers.register_event_time_timer(END_MS)
+        pending = {*self._pending.get(), due}
+        if value[3] % 2:
+            timers.delete_event_time_timer(due)
+            pending.remove(due)
+        self._pending.update(sorted(pending))
+        state = ctx.get_broadcast_state(self._broadcast)
+        if value[1] in state and (state.is_empty() or value[1] not in list(state.keys())):
+            yield "broadcast state", value[1], "has no keys", 0
+        yield from super().process_element(value, ctx)
+
+    def process_broadcast_element(
+        self, value: Value, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> list[Value]:
+        """Keep a value in every subtask: the entry is removed, and put back with it."""
+        state = ctx.get_broadcast_state(self._broadcast)
+        before = dict(state.items())
+        pairs = list(super().process_broadcast_element(value, ctx))
+        kept = {key: list(twos) for key, twos in state.items()}
+        for key in list(state.keys()):
+            state.remove(key)
+        if not state.is_empty():
+            pairs.append(("broadcast state", value[1], "is not empty", 0))
+        state.put_all(kept)
+        if not set(before) <= set(state.keys()):
+            pairs.append(("broadcast state", value[1], "lacks keys", 0))
+        return pairs
+
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterator[Value]:
+        """Note a timer that was deleted, or that has not fired."""
+        pending = list(self._pending.get())
+        if timestamp == END_MS:
+            if pending:
+                yield pair_of("not fired", ctx.get_current_key(), (f"{pending}", 0), ("", 0))
+            return
+        if timestamp not in pending:
+            yield pair_of("not registered", ctx.get_current_key(), (f"{timestamp}", 0), ("", 0))
+        self._pending.update([each for each in pending if each != timestamp])
 
 
 class Near(ProcessJoinFunction):

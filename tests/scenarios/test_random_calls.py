@@ -85,7 +85,7 @@ POSITIONS = {
     "snapshot_state": calling.CallsOnOperatorState,
     "notify_checkpoint_complete": calling.CallsOnOperatorState,
     "close": calling.CallsOnOperatorState,
-    "process_broadcast_element": calling.PairsWithCalls,
+    "process_broadcast_element": meeting.PairsWithCalls,
     "process": panes.PaneByProcess,
     "clear": panes.PaneByProcess,
 }

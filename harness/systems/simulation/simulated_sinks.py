@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from onceproof.engine.connectors.commit_ledger import CommitLedger
@@ -49,7 +49,7 @@ CHECK_INTERVAL_MS: Final = 10
 
 
 class SimulatedSink(TwoPhaseCommitSinkFunction):
-    """The engine's two-phase-commit sink over the external system."""
+    """The engine's two-phase-commit sink over the external system, with a user context in each checkpoint."""
 
     def __init__(self, system: TransactionalSystem, place: str = "") -> None:
         super().__init__()
@@ -76,6 +76,15 @@ class SimulatedSink(TwoPhaseCommitSinkFunction):
     def abort(self, transaction: str) -> None:
         with reported_by(OUTSIDE):
             self._system.ask_to_abort(transaction)
+
+    def initialize_user_context(self) -> str:
+        """Return the place of the sink."""
+        return self._place
+
+    def finish_recovering_context(self, handled_transactions: Sequence[Any]) -> None:
+        """Check that the context is that of the sink, with all transactions that the checkpoint lists."""
+        context = self.get_user_context()
+        assert context == self._place, f"the sink at {self._place!r} has the user context {context!r}"
 
     def abort_unknown(self, recovery: Recovery) -> None:
         """Abort what no checkpoint lists and this subtask may sweep."""
