@@ -247,6 +247,9 @@ class Execution(JobDriver):
             raise
         except BaseException:
             return
+        else:
+            if self._checks:
+                task.validate()
         finally:
             self.current_task = outer
 

@@ -25,7 +25,7 @@ from onceproof.engine import (
     Types,
     ValueStateDescriptor,
 )
-from onceproof.scenarios.random_graphs._functions import END_MS, Sum, Value, lasting, plus
+from onceproof.scenarios.random_graphs._functions import END_MS, VALUE, Sum, Value, lasting, plus
 
 MANY: Final = 120
 """The elements that are added at once where the number is a multiple of LONG."""
@@ -358,19 +358,23 @@ class CallsOnTimers(KeyedProcessFunction):
 
 
 class CallsOnTimersUnkeyed(ProcessFunction):
-    """Does the same in a function that is not made for a keyed stream."""
+    """Does the same in a function that is not made for a keyed stream; a timer passes the values on."""
 
     def __init__(self, name: str, ttl: bool) -> None:
         self._calls = CallsOnTimers(name, ttl)
+        self._descriptor = lasting(ListStateDescriptor(f"{name} held", VALUE), ttl)
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._calls.open(runtime_context)
+        self._held = runtime_context.get_list_state(self._descriptor)
 
-    def process_element(self, value: Value, ctx: ProcessFunction.Context) -> Iterator[Value]:
-        yield from self._calls.call(value, ctx.timer_service())
+    def process_element(self, value: Value, ctx: ProcessFunction.Context) -> None:
+        self._held.add_all(list(self._calls.call(value, ctx.timer_service())))
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Value]:
         yield from self._calls.on_timer(timestamp, ctx)
+        if timestamp == END_MS:
+            yield from self._held.get()
 
 
 class CallsOnOperatorState(KeyedProcessFunction, CheckpointedFunction, CheckpointListener):

@@ -35,7 +35,7 @@ STATES: Final[Mapping[str, tuple[str, ...]]] = {
     "twins": ("ones", "twos"),
     "tumbling": ("inside",),
     "whole": ("whole",),
-    "calls": ("called", "mirror", "own", "union"),
+    "calls": ("called", "mirror", "held", "own", "union"),
     "panes": ("firings", "listed firings", "reduced firings", "aggregated firings", "all firings"),
 }
 """By kind the states that its functions name; a vertex's name stands before each."""
@@ -362,6 +362,8 @@ def output_of(vertex: Vertex, inputs: list[Certain]) -> Certain:
             return Certain(False, False, True, size)
         case "panes":
             return Certain(False, timed, holds, size)
+        case "calls" if vertex.form == "plain_timers":
+            return Certain(False, False, True, size)
         case "whole":
             return Certain(False, False, True, min(size, MOST_KEYS))
         case "twice":

@@ -81,6 +81,8 @@ THEMES: Final = (
     "upgrades",
     "settings",
     "calls",
+    "joins_and_stops",
+    "merges_and_closes",
 )
 """In the order in which the bugs are measured."""
 
