@@ -94,7 +94,7 @@ def test_strategy_answers_as_flink_does(area, given, expected):
             assert wait in (None, Wait(answer["backoff_ms"], answer["backoff_ms"]))
 
 
-def test_stream_turns_idle_once_its_time_out_has_passed_since_a_call_without_a_record():
+def test_stream_turns_idle_a_time_out_after_a_call_without_a_record():
     stream = IdlenessSpecification(10)
     assert [stream.periodic(now) for now in (0, 10, 11, 30)] == [False, False, True, False]
     stream.record()

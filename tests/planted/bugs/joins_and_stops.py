@@ -114,7 +114,7 @@ def map_without_keys_stays(reached: Reached) -> Iterator[None]:
     summary="the union of a stream with itself, directly or in another union, has each of its records once",
 )
 def union_takes_a_stream_once(reached: Reached) -> Iterator[None]:
-    """FLINK-25199 (flink#18420), FLINK-3080: edges between the same two nodes were not told apart."""
+    """FLINK-25199 (flink#18420), FLINK-3080: two edges between the same nodes counted as one."""
     union = DataStream.union
 
     def distinct(self: Any, *streams: Any) -> Any:
