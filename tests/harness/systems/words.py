@@ -20,7 +20,7 @@ def scenario_with(*faults, **changes) -> Scenario:
         "sink_parallelism": 2,
         "channel_capacity": 2,
         "checkpoint_interval_ms": 30,
-        "checkpoint_timeout_ms": 1000,
+        "checkpoint_timeout_ms": 30_000,
         "tolerable_failures": 0,
         "retained": 1,
         "restart_delay_ms": 1,
