@@ -234,6 +234,8 @@ class Execution(JobDriver):
         self.tasks = {}
         for task in tasks:
             self.cancel(task)
+            if self._checks:
+                task.validate()
 
     def cancel(self, task: Task) -> None:
         """Cancel a task; if it cannot close, the next attempt cleans up what it left."""
@@ -247,9 +249,6 @@ class Execution(JobDriver):
             raise
         except BaseException:
             return
-        else:
-            if self._checks:
-                task.validate()
         finally:
             self.current_task = outer
 

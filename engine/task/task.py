@@ -803,9 +803,8 @@ class Task:
         return (Send(TaskFinished(self.attempt, self.id)),)
 
     def _cancel(self, event: Cancel) -> Sequence[TaskEffect]:
-        is_open = self.state in ALIVE
         self._enter(CANCELED)
-        if is_open:
+        if self._is_open:
             self._close_operators()
         return NOTHING
 

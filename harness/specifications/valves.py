@@ -8,7 +8,7 @@ Rules:
 - A channel that turns active behind the emitted watermark is not aligned before it has caught up.
 - Nothing is remembered over a restore: each attempt begins with MIN_WATERMARK.
 - A stream with a time-out turns idle at a periodic call, if longer than the time-out has passed since the
-  first such call behind its last record. It turns active with a record, and not before.
+  first such call behind its last record.
 """
 
 from __future__ import annotations

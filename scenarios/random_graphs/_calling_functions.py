@@ -134,7 +134,7 @@ class CallsOnList(Calls):
                 yield f"{name}() is {numbers}, not {held}"
 
 
-class CallsOnLists(CallsOnList):
+class CallsOnLists(Calls):
     """Calls a ListState of lists, which the function changes when they are stored, and when they are read."""
 
     def state(self, runtime_context: RuntimeContext) -> Any:

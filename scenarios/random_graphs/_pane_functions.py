@@ -128,7 +128,7 @@ def pane_evictor(kind: str) -> Any:
 
 
 class PaneByProcess(ProcessWindowFunction, CheckpointListener):
-    """Counts the firings of a window in each kind of state of its own and in one of its key, which agree."""
+    """Counts the firings of a window in four states of its own and in one of its key, which agree."""
 
     def __init__(self, name: str) -> None:
         self._own = ValueStateDescriptor(f"{name} firings", Types.LONG())

@@ -54,6 +54,7 @@ FROM_TRACKERS = (
     "times_and_targets",
     "restarts_and_sweeps",
     "splits_and_windows",
+    "joins_and_stops",
 )
 """The themes whose bugs all stand in the list of origins."""
 

@@ -3,13 +3,13 @@
 Rules:
 
 - An operator whose strategy has a time-out gets one that makes watched generators, which answer as its own.
-- A generator that a task takes over from another within an attempt is watched on.
+- Not watched: generators of the job's own, which may say that a stream is idle themselves.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from onceproof.engine.elements import Watermark
 from onceproof.engine.operators.base import Operator
@@ -17,21 +17,17 @@ from onceproof.engine.operators.event_time import TimestampedSourceOperator, Tim
 from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
 from onceproof.engine.watermarks.strategy import WatermarkGeneratorContext, WatermarkStrategy
 from onceproof.harness.specifications.valves import IdlenessSpecification
+from onceproof.harness.systems.simulation.window_watch import Deviations
 
 _WITH_STRATEGY: Final = (TimestampedSourceOperator, TimestampsAndWatermarksOperator)
 
 
-class Watch(Protocol):
-    """What a deviation is reported to."""
-
-    def deviate(self, machine: str, event: Any, expected: Any, got: Any) -> None:
-        """Note the first deviation."""
-
-
-def watched_for_idleness(watch: Watch, operator: Operator) -> Operator:
-    """Return an operator whose generators are watched, if they mark a stream as idle."""
-    if isinstance(operator, _WITH_STRATEGY) and operator.strategy.idle_timeout_ms is not None:
-        sound = operator.strategy
+def watched_for_idleness(watch: Deviations, operator: Operator) -> Operator:
+    """Return an operator whose generators are watched, if only a time-out makes their streams idle."""
+    if not isinstance(operator, _WITH_STRATEGY):
+        return operator
+    sound = operator.strategy
+    if sound.idle_timeout_ms is not None and sound.bound_ms is not None:
         watched = WatermarkStrategy.for_generator(partial(WatchedGenerator, watch, sound))
         assigner = sound.create_timestamp_assigner()
         operator.strategy = watched if assigner is None else watched.with_timestamp_assigner(assigner)
@@ -41,7 +37,9 @@ def watched_for_idleness(watch: Watch, operator: Operator) -> Operator:
 class WatchedGenerator(WatermarkGenerator):
     """A generator that is watched."""
 
-    def __init__(self, watch: Watch, strategy: WatermarkStrategy, context: WatermarkGeneratorContext) -> None:
+    def __init__(
+        self, watch: Deviations, strategy: WatermarkStrategy, context: WatermarkGeneratorContext
+    ) -> None:
         assert strategy.idle_timeout_ms is not None
         self._watch = watch
         self._generator = strategy.create_watermark_generator(context)

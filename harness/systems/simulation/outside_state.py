@@ -86,7 +86,7 @@ class _Saved(NamedTuple):
     parallelism: int
     values: dict[int, Any]
     common: Any
-    """What each of them had got from all subtasks of an earlier attempt; None: nothing."""
+    """What each of them had at first: its first value, or what all subtasks of an earlier attempt had."""
 
 
 class _Opened(NamedTuple):
@@ -126,7 +126,7 @@ class OutsideState:
         """By the first run of a scenario."""
         self._runs = 0
         self._common: dict[Place, Any] = {}
-        """What the subtasks of this attempt have got from all subtasks of an earlier one."""
+        """What the subtasks of this attempt had at first."""
         self._returned: set[tuple[str, Place]] = set()
         """By attempt, the shared places that were set to their saved value."""
         self._folder = ""
@@ -385,7 +385,9 @@ def _copy_of(slot: _Slot) -> Any:
 
 
 def _merged(parts: list[Any], common: Any) -> Any:
-    """Return what all subtasks have together, each part as the one that changed it; None if several did.
+    """Return what all subtasks have together, each part as the one that changed it.
+
+    None: several have changed it, or there is nothing that can be compared.
 
     Args:
         common: what each subtask had at first.
@@ -396,7 +398,11 @@ def _merged(parts: list[Any], common: Any) -> Any:
         return deepcopy(set().union(*parts) - gone)
     if parts and all(isinstance(part, dict) for part in parts):
         return _merged_entries(parts, common if isinstance(common, dict) else {})
-    changed = [part for part in parts if part != common] or parts[:1]
+    try:
+        before = _fingerprint(common, MOST_LEVELS)
+        changed = [part for part in parts if _fingerprint(part, MOST_LEVELS) != before] or parts[:1]
+    except (_Opaque, ValueError, AttributeError):
+        return None
     return deepcopy(changed[0]) if len(changed) == 1 else None
 
 

@@ -82,7 +82,7 @@ class SimulatedSink(TwoPhaseCommitSinkFunction):
         return self._place
 
     def finish_recovering_context(self, handled_transactions: Sequence[Any]) -> None:
-        """Check that the context is that of the sink, with all transactions that the checkpoint lists."""
+        """Check that the context is that of the sink."""
         context = self.get_user_context()
         assert context == self._place, f"the sink at {self._place!r} has the user context {context!r}"
 

@@ -47,7 +47,7 @@ _CONTROL: Final = CLASS_INDEX["message_control"]
 THE_END: Final = Operation("stop", "end_of_data")
 """The request with which the user of an endless input ends the job."""
 ASK_AGAIN_MS: Final = 3
-"""How soon a rescale that the job master has refused is asked for again."""
+"""How soon a rescale or an upgrade that came to nothing is asked for again."""
 EXCUSES: Final = (
     "keeps union list state",
     "is there already, from a process that had lost the job",

@@ -22,7 +22,6 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, INPUT_READ, JOB_FINISHED
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.model.system import prepared
 from onceproof.harness.systems.kit.drivers import DriverFailed
 from onceproof.harness.systems.kit.run_history import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
@@ -114,6 +113,7 @@ def scenario_of(number):
     return msgspec.structs.replace(
         drawn,
         faults=tuple(PLAN[number]),
+        without_checkpoints=msgspec.UNSET,
         # An interval has three steps for each record. One more epoch reads the remaining records.
         checkpoint_interval_ms=3 * (drawn.record_count() // EPOCHS),
         max_parallelism=max(8, drawn.max_parallelism),
@@ -154,7 +154,6 @@ def library_system(tmp_path_factory):
 def tried(system, scenario, family=None):
     """Run a scenario; return its history and verdict."""
     family = family or load_family(scenario.family)
-    scenario = prepared(system, scenario)
     history = system.run(family, scenario)
     return history, judge(scenario, history, PythonOracle(family, scenario))
 
