@@ -317,9 +317,11 @@ def test_rows_and_progress_in_one_transaction_survive_kills(postgres: CommandSys
 def test_rows_that_are_committed_before_progress_are_repeated(
     postgres: CommandSystem, tmp_path: Path
 ) -> None:
-    waits_for_its_kill = """connection.commit()
-                        if not os.path.exists(sys.argv[1] + "/first"):
-                            open(sys.argv[1] + "/first", "w").close()
+    # Noted before the commit: the kill may come right behind it.
+    waits_for_its_kill = """is_first = not os.path.exists(sys.argv[1] + "/first")
+                        open(sys.argv[1] + "/first", "w").close()
+                        connection.commit()
+                        if is_first:
                             time.sleep(600)"""
     measured(loader(tmp_path, "connection.commit()"), postgres)
     path = loader(tmp_path, waits_for_its_kill)
