@@ -49,7 +49,7 @@ from onceproof.harness.checkers.state_equivalence import (
 from onceproof.harness.generation.drawn_faults import HIGHEST_PARALLELISM
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Family, options_of
-from onceproof.harness.model.history import JOB_UPGRADED, Cut, History
+from onceproof.harness.model.history import Cut, History
 from onceproof.harness.model.scenario import Scenario, StateBackend
 from onceproof.harness.model.seeds import CONTINUED
 from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
@@ -224,7 +224,7 @@ def _compared(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) 
         # With records in flight the state lacks records before the cut; with at-least-once it has some after.
         return
     options = options_of(family)
-    if options.settles or any(kind == JOB_UPGRADED for _, kind, _, _ in recorded.visible):
+    if options.settles or recorded.is_upgraded:
         # The new version of a job stores other types than the undisturbed old one.
         return
     control = undisturbed_checkpoint(family, scenario, recorded.cut)

@@ -81,6 +81,11 @@ class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
     outside: Outside | None = None
     """What sinks of the user's had written."""
 
+    @property
+    def is_upgraded(self) -> bool:
+        """Whether the new version of the job has taken it."""
+        return any(kind == JOB_UPGRADED for _, kind, _, _ in self.visible)
+
     def is_delicate(self) -> bool:
         """Whether it has records in flight, or state that was restored and perhaps not touched since."""
         return self.is_first_since_restore or self.metadata.records_in_flight > 0

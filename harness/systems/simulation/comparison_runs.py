@@ -23,7 +23,7 @@ from onceproof.engine.runtime.starting_point import StartingPoint
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.family import Family, Rows
-from onceproof.harness.model.history import JOB_UPGRADED, Cut, Event, History, rows_at_end
+from onceproof.harness.model.history import Cut, Event, History, rows_at_end
 from onceproof.harness.model.scenario import Scenario, Schedule, StateBackend
 from onceproof.harness.model.step_limits import ample_step_budget
 from onceproof.harness.systems.simulation.actions import Action, Slot
@@ -122,7 +122,7 @@ def restored_run(
     world.external.has_consumer = has_consumer(scenario)
     world.external.outside = recorded.outside and recorded.outside.copy()
     world.history.events.extend((0, *event[1:]) for event in recorded.visible)
-    world.job.is_upgraded = any(event[1] == JOB_UPGRADED for event in recorded.visible)
+    world.job.is_upgraded = recorded.is_upgraded
     world.recorder.already_recorded(metadata.checkpoint_id)
     world.clock.now = recorded.now_ms
     world.clock.ahead_ms = recorded.ahead_ms

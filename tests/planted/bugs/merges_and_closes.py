@@ -9,7 +9,7 @@ import onceproof.engine.api.datastream as datastream
 from onceproof.engine.checkpoint.coordinator import CheckpointCoordinator
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.connectors.two_phase import _STATE, TwoPhaseCommitSinkFunction, _listed
-from onceproof.engine.connectors.write_ahead import CommitFailed, GenericWriteAheadSink, _logger
+from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink, PendingBatch
 from onceproof.engine.functions import KeyedProcessFunction
 from onceproof.engine.job.master import JobMaster
 from onceproof.engine.job.restart_strategies import EqualErrors
@@ -17,7 +17,6 @@ from onceproof.engine.operators.firing import overrides_on_timer
 from onceproof.engine.operators.interval_join import RIGHT, IntervalJoinOperator
 from onceproof.engine.operators.window import WindowOperator
 from onceproof.engine.operators.window_parts import TriggerAndEvictorContext
-from onceproof.engine.protocol_points import COMMITTED, COMMITTING
 from onceproof.engine.state.hashmap import HeapLists, HeapMaps
 from onceproof.engine.state.ttl_states import TtlAggregatingState, TtlReducingState
 from onceproof.engine.task.task import CANCELED, NOTHING, STOPPED, Task
@@ -217,40 +216,30 @@ def equal_errors_count_in_spite_of_checkpoints(reached: Reached) -> Iterator[Non
 )
 def batches_overtake_one_that_failed(reached: Reached) -> Iterator[None]:
     """The loop continues with the next batch instead of waiting for the next checkpoint."""
+    send_up_to, send = GenericWriteAheadSink._send_up_to, GenericWriteAheadSink.send_unless_committed
+    failed: list[PendingBatch] = []
 
-    def send_up_to(self: GenericWriteAheadSink, checkpoint_id: int, *, is_last: bool) -> None:
-        probe = self.get_runtime_context().probe
-        has_failed = False
-        for batch in self.pending_batches():
-            if batch.checkpoint_id > checkpoint_id:
-                break
-            if has_failed:
+    def noted(self: GenericWriteAheadSink, batch: PendingBatch) -> bool:
+        try:
+            return send(self, batch)
+        except Exception:
+            failed.append(batch)
+            raise
+
+    def going_on(self: GenericWriteAheadSink, checkpoint_id: int, *, is_last: bool) -> None:
+        send_up_to(self, checkpoint_id, is_last=is_last)
+        while failed:
+            batches = self.pending_batches()
+            later = batches[batches.index(failed.pop()) + 1 :]
+            if any(batch.checkpoint_id <= checkpoint_id for batch in later):
                 reached()
-            probe(COMMITTING, checkpoint_id)
-            try:
-                is_sent = self.send_unless_committed(batch)
-            except Exception as error:
-                if is_last:
-                    raise CommitFailed(
-                        f"the batch of checkpoint {batch.checkpoint_id} could not be sent, and no other"
-                        f" checkpoint follows: {error}"
-                    ) from error
-                _logger.warning(
-                    "the batch of checkpoint %d could not be sent, it is tried again: %s",
-                    batch.checkpoint_id,
-                    error,
-                )
-                has_failed = True
-                continue
-            if is_sent:
-                probe(COMMITTED, checkpoint_id)
-            elif is_last:
-                raise CommitFailed(
-                    f"the target does not take the batch of checkpoint {batch.checkpoint_id},"
-                    " and no other checkpoint follows"
-                )
+            with replaced(GenericWriteAheadSink, "pending_batches", lambda _, later=later: later):
+                send_up_to(self, checkpoint_id, is_last=is_last)
 
-    with replaced(GenericWriteAheadSink, "_send_up_to", send_up_to):
+    with (
+        replaced(GenericWriteAheadSink, "send_unless_committed", noted),
+        replaced(GenericWriteAheadSink, "_send_up_to", going_on),
+    ):
         yield
 
 
