@@ -29,8 +29,9 @@ AFTER_COMMIT = Fault("kill_task", "committed", checkpoint=1)
 IN_WORKER = Fault("kill_task", "element", occurrence=3)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def system(tmp_path_factory):
+    """The system whose drivers also look at the queries of tests that try none; its end ends them."""
     with closing(StructuredStreamingSystem(tmp_path_factory.mktemp("runs"))) as system:
         yield system
 
