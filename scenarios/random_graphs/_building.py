@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.api.async_data_stream import AsyncDataStream
 from onceproof.engine.durations import Duration, Time
-from onceproof.engine.types import Types
+from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.engine.windows.assigners import (
     EventTimeSessionWindows,
@@ -119,6 +119,16 @@ def arguments_of(vertex: Vertex) -> tuple[object, ...]:
     return (vertex.name, vertex.ttl) if KINDS[vertex.kind].keeps_state else (vertex.name,)
 
 
+def class_of(vertex: Vertex, function: type) -> Any:
+    """Return the class of a vertex's function: the given one, or one that changes what it has emitted."""
+    return plain.changing(function, vertex.emits) if vertex.emits else function
+
+
+def type_of(vertex: Vertex) -> TypeInformation:
+    """Return the type of what a vertex's function emits."""
+    return plain.CHANGEABLE[vertex.emits] if vertex.emits else VALUE
+
+
 def assigner_of(windows: str) -> Any:
     """Return the assigner of tumbling, sliding or session windows."""
     size = Time.milliseconds(plain.SIZE_MS)
@@ -156,6 +166,11 @@ class _Builder:
 
     def _applied(self, vertex: Vertex) -> DataStream:
         """Return the stream of a vertex's output."""
+        made = self._made(vertex)
+        return self._in_front(made, vertex).map(plain.Settle(), VALUE) if vertex.emits else made
+
+    def _made(self, vertex: Vertex) -> DataStream:
+        """Return the stream of what a vertex's function emits."""
         name = vertex.name
         match vertex.kind, vertex.form:
             case "filter", _:
@@ -187,41 +202,42 @@ class _Builder:
                 return self._windowed(vertex)
         method, function = FUNCTIONS[vertex.kind, vertex.form]
         stream = self._sent(vertex)
-        made = function(*arguments_of(vertex))
+        made = class_of(vertex, function)(*arguments_of(vertex))
         match method:
             case "map":
-                return stream.map(made, VALUE)
+                return stream.map(made, type_of(vertex))
             case "flat_map":
-                return stream.flat_map(made, VALUE)
+                return stream.flat_map(made, type_of(vertex))
             case _:
-                return stream.process(made, VALUE)
+                return stream.process(made, type_of(vertex))
 
     def _joined(self, vertex: Vertex) -> DataStream:
-        name = vertex.name
+        name, output = vertex.name, type_of(vertex)
         left, right = [self._streams[each] for each in vertex.inputs]
         one = left.key_by(plain.key_of, Types.STRING())
         if vertex.form in BROADCAST:
             twos = right.broadcast(meeting.broadcast_of(name))
-            return one.connect(twos).process(BROADCAST[vertex.form](name), VALUE)
+            return one.connect(twos).process(class_of(vertex, BROADCAST[vertex.form])(name), output)
         two = right.key_by(plain.key_of, Types.STRING())
         if vertex.kind == "near":
             near = one.interval_join(two).between(
                 Time.milliseconds(-plain.NEAR_MS), Time.milliseconds(plain.NEAR_MS)
             )
-            return near.process(meeting.Near(name), VALUE)
-        return one.connect(two).process(meeting.Pairs(name, vertex.kind == "twins"), VALUE)
+            return near.process(class_of(vertex, meeting.Near)(name), output)
+        pairs = class_of(vertex, meeting.Pairs)(name, vertex.kind == "twins")
+        return one.connect(two).process(pairs, output)
 
     def _windowed(self, vertex: Vertex) -> DataStream:
         windows = self._keyed(vertex).window(assigner_of(vertex.kind))
-        inside = meeting.Inside(vertex.name)
+        inside, output = class_of(vertex, meeting.Inside)(vertex.name), type_of(vertex)
         match vertex.form:
             case "reduce":
-                return windows.reduce(meeting.together, inside, VALUE)
+                return windows.reduce(meeting.together, inside, output)
             case "aggregate":
                 gathered = Types.TUPLE([Types.LIST(Types.STRING()), Types.LONG()])
-                return windows.aggregate(meeting.Gather(), inside, gathered, VALUE)
+                return windows.aggregate(meeting.Gather(), inside, gathered, output)
             case _:
-                return windows.process(inside, VALUE)
+                return windows.process(inside, output)
 
     def _with_latecomers(self, vertex: Vertex) -> DataStream:
         """Return each value once: from a window, which a firing empties, or from what came too late."""

@@ -17,6 +17,7 @@ from typing import Final
 
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.scenario import InputRecord
+from onceproof.scenarios.random_graphs._functions import CHANGEABLE
 from onceproof.scenarios.random_graphs._graph import (
     EDGES,
     HIGHEST_PARALLELISM,
@@ -32,6 +33,7 @@ from onceproof.scenarios.random_graphs._graph import (
     GraphError,
     Kind,
     Vertex,
+    can_change,
     checked,
     output_of,
 )
@@ -72,6 +74,8 @@ WEIGHTS: Final = (
 )
 CALLS: Final = 0.6
 """The share of graphs with a vertex that calls all of a state, or has windows of any kind."""
+CHANGES: Final = 0.2
+"""The share of the vertices that emit objects which they change, of those that may."""
 PANES: Final = 0.65
 """The share of these with windows."""
 ON_TIME: Final = 20
@@ -126,6 +130,8 @@ def draw_graph(chance: Chance) -> Graph:
 def with_calls(chance: Chance, graph: Graph) -> Graph:
     """Return a graph with one vertex more, which calls all of a state or has windows of any kind.
 
+    Some vertices then emit objects that they change.
+
     Args:
         chance: apart from that of the graph: a graph that stays as it is was drawn alike before.
         graph: the graph as drawn.
@@ -143,10 +149,21 @@ def with_calls(chance: Chance, graph: Graph) -> Graph:
         sinks = [place for place in places if place[0].kind == SINK]
         for reader, name in (chance.choice(places), chance.choice(sinks)):
             try:
-                return checked(_inserted(vertices, new, reader, name))
+                added = checked(_inserted(vertices, new, reader, name))
             except GraphError:
                 continue
-    return checked(tuple(vertices))
+            return _with_changes(chance, added.vertices)
+    return _with_changes(chance, vertices)
+
+
+def _with_changes(chance: Chance, vertices: Sequence[Vertex]) -> Graph:
+    changes = [
+        replace(each, emits=chance.choice(list(CHANGEABLE)))
+        if can_change(each) and chance.chance(CHANGES)
+        else each
+        for each in vertices
+    ]
+    return checked(tuple(changes))
 
 
 def _inserted(vertices: list[Vertex], new: Vertex, reader: Vertex, name: str) -> tuple[Vertex, ...]:

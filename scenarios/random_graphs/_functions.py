@@ -24,10 +24,12 @@ from onceproof.engine import (
     OutputTag,
     Partitioner,
     ProcessFunction,
+    Row,
     StateDescriptor,
     StateTtlConfig,
     Time,
     TimestampAssigner,
+    TypeInformation,
     Types,
 )
 
@@ -52,6 +54,12 @@ END_MS: Final = 2**53
 YEAR_MS: Final = 31_536_000_000
 """A time to live that is never over."""
 VALUE: Final = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()])
+CHANGEABLE: Final[dict[str, TypeInformation]] = {
+    "list": Types.PICKLED_BYTE_ARRAY(),
+    "row": Types.ROW([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()]),
+    "nested": Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LIST(Types.LONG())]),
+}
+"""The types of values that can change, by the word for their form."""
 LANE_AND_KEY: Final = Types.TUPLE([Types.STRING(), Types.STRING()])
 
 
@@ -222,3 +230,76 @@ class Step(MapFunction):
 
     def map(self, value: Value) -> Value:
         return value[0] + self._step, *value[1:]
+
+
+def changeable(value: Value, form: str) -> Any:
+    """Return a value as an object that can change."""
+    lane, key, origin, number = value
+    match form:
+        case "list":
+            return [lane, key, origin, number]
+        case "row":
+            return Row(lane, key, origin, number)
+        case _:
+            return lane, key, origin, [number]
+
+
+def change(emitted: Any) -> None:
+    """Change an object that was emitted: who gets it must not see that."""
+    if type(emitted) is tuple:
+        emitted[3].clear()
+    elif emitted is not None:
+        emitted[3] = -1
+
+
+class Settle(MapFunction):
+    """Makes a value of an object that can change."""
+
+    def map(self, value: Any) -> Value:
+        lane, key, origin, number = value
+        return lane, key, origin, number[0] if type(number) is list else number
+
+
+class Changing:
+    """Mixed into a function: emits objects that can change, and changes each as soon as it goes on."""
+
+    form: str
+    emitted: Any = None
+    """What ``map`` has returned last; none of it is state."""
+
+    def map(self, value: Any) -> Any:
+        change(self.emitted)
+        self.emitted = changeable(super().map(value), self.form)  # type: ignore[misc]
+        return self.emitted
+
+    def flat_map(self, value: Any) -> Iterator[Any]:
+        yield from self._changing(super().flat_map(value))  # type: ignore[misc]
+
+    def process_element(self, *arguments: Any) -> Iterator[Any]:
+        yield from self._changing(super().process_element(*arguments))  # type: ignore[misc]
+
+    def process_element1(self, *arguments: Any) -> Iterator[Any]:
+        yield from self._changing(super().process_element1(*arguments))  # type: ignore[misc]
+
+    def process_element2(self, *arguments: Any) -> Iterator[Any]:
+        yield from self._changing(super().process_element2(*arguments))  # type: ignore[misc]
+
+    def process_broadcast_element(self, *arguments: Any) -> Iterator[Any]:
+        yield from self._changing(super().process_broadcast_element(*arguments))  # type: ignore[misc]
+
+    def process(self, *arguments: Any) -> Iterator[Any]:
+        yield from self._changing(super().process(*arguments))  # type: ignore[misc]
+
+    def on_timer(self, *arguments: Any) -> Iterator[Any]:
+        yield from self._changing(super().on_timer(*arguments))  # type: ignore[misc]
+
+    def _changing(self, results: Any) -> Iterator[Any]:
+        for result in results or ():
+            emitted = changeable(result, self.form)
+            yield emitted
+            change(emitted)
+
+
+def changing(function: type, form: str) -> Any:
+    """Return a class that does what ``function`` does, and changes what it has emitted."""
+    return type(f"Changing{function.__name__}", (Changing, function), {"form": form})

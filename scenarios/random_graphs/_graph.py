@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from onceproof.harness.model.family import Role
+from onceproof.scenarios.random_graphs._functions import CHANGEABLE
 from onceproof.scenarios.random_graphs._panes import PLAINEST, is_legal
 
 Needs: TypeAlias = Literal["nothing", "order", "time"]
@@ -140,12 +141,19 @@ KINDS: Final[Mapping[str, Kind]] = {
 HELD_BY_SINK: Final = frozenset({"buffering", "sharing"})
 """The forms of a sink that hold values back, in list state and in union list state."""
 WINDOWS: Final = frozenset({"tumbling", "sliding", "session"})
+CHANGE: Final = frozenset(
+    (
+        *("map", "twice", "punctual", "total", "latest", "residues", "count", "tally", "distinct"),
+        *("pairs", "twins", "near", *WINDOWS),
+    )
+)
+"""The kinds whose functions may emit objects that they change afterwards."""
 EDGES: Final = ("forward", "hash", "rebalance", "rescale", "shuffle", "custom", "global")
 USUAL_EDGE: Final = "hash"
 KEEP_ORDER: Final = frozenset({"forward", "hash", "custom", "global"})
 """The edges on which the records of a lane and key take one way, so that none overtakes another."""
 FLAGS: Final = ("alone", "ttl")
-_SETTINGS: Final = ("form", "of", "over", "at", "most", "panes")
+_SETTINGS: Final = ("form", "of", "over", "at", "most", "panes", "emits")
 _NAME: Final = re.compile(r"v[1-6]|s[1-3]")
 
 
@@ -173,6 +181,8 @@ class Vertex:
     """Whether its state has a time to live, which is never over."""
     panes: str = ""
     """The windows of kind ``panes``, as ``_panes.py`` says them."""
+    emits: str = ""
+    """The form of the objects that the function emits, and then changes; "": values, which cannot change."""
 
     def __str__(self) -> str:
         words = [self.kind, f"of={','.join(self.inputs)}"]
@@ -181,6 +191,7 @@ class Vertex:
         words += [f"at={self.parallelism}"] * (self.parallelism != usual_parallelism(self.kind))
         words += [f"most={self.max_parallelism}"] * bool(self.max_parallelism)
         words += [f"panes={self.panes}"] * bool(self.panes)
+        words += [f"emits={self.emits}"] * bool(self.emits)
         words += ["alone"] * self.alone + ["ttl"] * self.ttl
         return " ".join(words)
 
@@ -273,7 +284,8 @@ def _vertex(name: str, line: str) -> Vertex:
     flags = {flag: flag in said for flag in FLAGS}
     form, edge = said.get("form", KINDS[kind].forms[0]), said.get("over", USUAL_EDGE)
     at = said.get("at", usual_parallelism(kind))
-    return Vertex(name, kind, form, inputs, edge, at, int(most), **flags, panes=said.get("panes", ""))
+    panes, emits = said.get("panes", ""), said.get("emits", "")
+    return Vertex(name, kind, form, inputs, edge, at, int(most), **flags, panes=panes, emits=emits)
 
 
 def checked(vertices: tuple[Vertex, ...]) -> Graph:
@@ -325,6 +337,11 @@ def _check_words(vertex: Vertex) -> None:
         raise GraphError(f"{vertex.name}: {vertex.kind} reads {kind.inputs} or more different streams")
     if vertex.panes if vertex.kind != "panes" else not is_legal(tuple(vertex.panes.split("."))):
         raise GraphError(f"{vertex.name}: panes={vertex.panes} are no windows, as {PLAINEST} are")
+    if vertex.emits and not (vertex.emits in CHANGEABLE and can_change(vertex)):
+        raise GraphError(
+            f"{vertex.name}: emits={vertex.emits} is not one of {', '.join(CHANGEABLE)}, or {vertex.kind} "
+            f"{vertex.form} emits values alone"
+        )
     if vertex.ttl and not (kind.keeps_state and vertex.form != "reduce"):
         raise GraphError(
             f"{vertex.name}: ttl belongs to a function with state, not to {vertex.kind} {vertex.form}"
@@ -418,8 +435,13 @@ def in_front_of(vertex: Vertex) -> tuple[str, ...]:
         case kind, "copies" | "reduce" | "filter" as form if kind not in WINDOWS:
             words = ({"copies": "copies", "reduce": "reduced", "filter": "kept"}[form],)
         case _:
-            words = ()
+            words = ("changing",) if vertex.emits else ()
     return tuple([f"{vertex.name} {word}" for word in words])
+
+
+def can_change(vertex: Vertex) -> bool:
+    """Return whether the function of a vertex may emit objects that it changes afterwards."""
+    return vertex.kind in CHANGE and (vertex.kind in WINDOWS or vertex.form not in ("copies", "reduce"))
 
 
 def is_never_chained(vertex: Vertex, name: str) -> bool:

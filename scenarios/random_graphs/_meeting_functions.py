@@ -47,7 +47,7 @@ class Pairs(KeyedCoProcessFunction):
     def process_element1(self, value: Value, ctx: KeyedCoProcessFunction.Context) -> Iterator[Value]:
         """Pair a value of the first side with those of the second that came before it."""
         one = value[2:]
-        self._ones.add(one)
+        self._ones.add_all([one])
         for two in self._twos.get():
             if not self._twins or one[0] == two[0]:
                 yield pair_of(self._name, value[1], one, two)
@@ -135,6 +135,8 @@ class PairsWithCalls(PairsWithBroadcast):
         before = dict(state.items())
         pairs = list(super().process_broadcast_element(value, ctx))
         kept = {key: list(twos) for key, twos in state.items()}
+        if value[3] % 2:
+            state.clear()
         for key in list(state.keys()):
             state.remove(key)
         if not state.is_empty():

@@ -39,6 +39,7 @@ from onceproof.scenarios.random_graphs._graph import (
     in_front_of,
     is_never_chained,
 )
+from onceproof.scenarios.random_graphs._meeting_functions import Inside, Near, Pairs
 from onceproof.scenarios.random_graphs._reference import last_of_step
 
 _SOURCES: Final = (
@@ -148,7 +149,9 @@ def _statements(vertex: Vertex) -> Iterator[str]:
         case _:
             method, function = FUNCTIONS[vertex.kind, vertex.form]
             arguments = ", ".join(map(repr, arguments_of(vertex)))
-            applied = f"{stream}.{method}({function.__name__}({arguments}), VALUE)"
+            applied = f"{stream}.{method}({_class(vertex, function)}({arguments}), {_type(vertex)})"
+    if vertex.emits:
+        applied = f"{_settled(applied, vertex, in_front_of(vertex)[0])}.map(Settle(), VALUE)"
     yield f"{name} = {_settled(applied, vertex, name)}"
     if vertex.kind == "parity":
         yield f"{name}{SIDE} = {name}.get_side_output(side_of({name!r}))"
@@ -234,23 +237,36 @@ def _joined(vertex: Vertex) -> str:
     one, two = [f"{each}.key_by(key_of, Types.STRING())" for each in vertex.inputs]
     if vertex.form in BROADCAST:
         broadcast = f"{vertex.inputs[1]}.broadcast(broadcast_of({name!r}))"
-        return f"{one}.connect({broadcast}).process({BROADCAST[vertex.form].__name__}({name!r}), VALUE)"
+        function = _class(vertex, BROADCAST[vertex.form])
+        return f"{one}.connect({broadcast}).process({function}({name!r}), {_type(vertex)})"
     if vertex.kind == "near":
         bounds = "Time.milliseconds(-NEAR_MS), Time.milliseconds(NEAR_MS)"
-        return f"{one}.interval_join({two}).between({bounds}).process(Near({name!r}), VALUE)"
-    return f"{one}.connect({two}).process(Pairs({name!r}, {vertex.kind == 'twins'}), VALUE)"
+        near = f"{_class(vertex, Near)}({name!r}), {_type(vertex)}"
+        return f"{one}.interval_join({two}).between({bounds}).process({near})"
+    pairs = f"{_class(vertex, Pairs)}({name!r}, {vertex.kind == 'twins'}), {_type(vertex)}"
+    return f"{one}.connect({two}).process({pairs})"
 
 
 def _windowed(vertex: Vertex) -> str:
-    windows, inside = f"{_sent(vertex)}.window({_ASSIGNERS[vertex.kind]})", f"Inside({vertex.name!r})"
+    windows = f"{_sent(vertex)}.window({_ASSIGNERS[vertex.kind]})"
+    inside, output = f"{_class(vertex, Inside)}({vertex.name!r})", _type(vertex)
     match vertex.form:
         case "reduce":
-            return f"{windows}.reduce(together, {inside}, VALUE)"
+            return f"{windows}.reduce(together, {inside}, {output})"
         case "aggregate":
             gathered = "Types.TUPLE([Types.LIST(Types.STRING()), Types.LONG()])"
-            return f"{windows}.aggregate(Gather(), {inside}, {gathered}, VALUE)"
+            return f"{windows}.aggregate(Gather(), {inside}, {gathered}, {output})"
         case _:
-            return f"{windows}.process({inside}, VALUE)"
+            return f"{windows}.process({inside}, {output})"
+
+
+def _class(vertex: Vertex, function: type) -> str:
+    """Return what makes the function of a vertex, but for its arguments."""
+    return f"changing({function.__name__}, {vertex.emits!r})" if vertex.emits else function.__name__
+
+
+def _type(vertex: Vertex) -> str:
+    return f"CHANGEABLE[{vertex.emits!r}]" if vertex.emits else "VALUE"
 
 
 # The functions that a program carries, and the names that it imports.

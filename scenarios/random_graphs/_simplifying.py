@@ -82,6 +82,7 @@ def _simpler_vertices(vertex: Vertex) -> Iterable[Vertex]:
     said = vertex.panes.split(".")
     for place, plainest in enumerate(PLAINEST.split(".") if vertex.panes else ()):
         yield replace(vertex, panes=".".join([*said[:place], plainest, *said[place + 1 :]]))
+    yield replace(vertex, emits="")
     yield replace(vertex, form=KINDS[vertex.kind].forms[0], ttl=False)
     yield replace(vertex, form=KINDS[vertex.kind].forms[0])
     yield replace(vertex, edge=USUAL_EDGE)

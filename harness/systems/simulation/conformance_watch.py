@@ -7,7 +7,8 @@ Rules:
 - The first answer that is not as specified is the deviation of the run. After it nothing more is judged.
 - The seed of a scenario decides whether its run is watched (``is_replayed``): not all are, for their cost.
 - What a barrier handler decides is also looked for where the task must carry it out: the barrier of a
-  snapshot stands in every output, ahead of all records where it overtakes; a time-out has a timer.
+  snapshot stands in every output, ahead of all records where it overtakes; a time-out has a timer; a
+  checkpoint that is given up is declined, with a marker in every output.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from msgspec import UNSET
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.configuration.alignment import CheckpointOptions
-from onceproof.engine.elements import CheckpointBarrier
+from onceproof.engine.elements import CancelCheckpointMarker, CheckpointBarrier
 from onceproof.engine.graph import JobGraph, JobVertex, PartitionerKind
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
 from onceproof.engine.task.barriers.choice import barrier_handler
 from onceproof.engine.task.barriers.events import (
+    AbortCheckpoint,
     AlignmentTimeOut,
     BarrierAnnounced,
     BarrierArrived,
@@ -58,6 +60,7 @@ from onceproof.harness.specifications.restored_shares import restored_mismatch
 from onceproof.harness.specifications.valves import ValveSpecification
 from onceproof.harness.systems.simulation.agenda import Clock
 from onceproof.harness.systems.simulation.idleness_watch import watched_for_idleness
+from onceproof.harness.systems.simulation.lifecycle_watch import LifecycleWatch
 from onceproof.harness.systems.simulation.window_watch import WindowWatch
 
 _OVERTAKEN: Final = frozenset(
@@ -110,6 +113,7 @@ class ConformanceWatch:
         """By vertex, whether barriers may overtake on the way to it."""
         self._barriers_of: dict[TaskId, BarrierWatch] = {}
         self._windows = WindowWatch()
+        self._lifecycles = LifecycleWatch()
 
     # The job.
 
@@ -198,8 +202,9 @@ class ConformanceWatch:
         return handler
 
     def operator(self, operator: Operator) -> Operator:
-        """Return an operator, watched if it has windows, or streams that may turn idle."""
-        return self._windows.watched(self, watched_for_idleness(self, operator))
+        """Return an operator, watched if it has functions, windows, or streams that may turn idle."""
+        watched = self._windows.watched(self, watched_for_idleness(self, operator))
+        return self._lifecycles.watched(self, watched)
 
     @property
     def has_deviated(self) -> bool:
@@ -222,6 +227,12 @@ class ConformanceWatch:
         if watch is not None and watch.taken is not None and self.deviation is None:
             watch.snapshot_taken(task, checkpoint_id)
 
+    def declined(self, task: Task, checkpoint_id: int) -> None:
+        """Judge a task that declines a checkpoint."""
+        watch = self._barriers_of.get(task.id)
+        if watch is not None and self.deviation is None:
+            watch.declined(task, checkpoint_id)
+
     def timer_started(self, task: Task, due_ms: int) -> None:
         """Note that a task is to be woken."""
         watch = self._barriers_of.get(task.id)
@@ -240,6 +251,7 @@ class ConformanceWatch:
             watch.task = None
         self._barriers_of.clear()
         self._windows.let_go()
+        self._lifecycles.let_go()
 
     @property
     def step(self) -> int:
@@ -259,6 +271,7 @@ class BarrierWatch:
     """Compares the barrier handler of one task with its specification."""
 
     __slots__ = (
+        "_given_up",
         "_is_timer",
         "_may_overtake",
         "_name",
@@ -298,6 +311,8 @@ class BarrierWatch:
         self._waits_since = 0
         self._is_timer = False
         """Whether a timer has taken the snapshot: then other timers may emit records behind its barrier."""
+        self._given_up: dict[int, int] = {}
+        """By checkpoint that the task is to decline, the step in which it does."""
 
     def handled(self, event: BarrierEvent, now: int, got: list[BarrierEffect], blocked: list[bool]) -> None:
         """Judge what the handler has answered to an event."""
@@ -330,6 +345,9 @@ class BarrierWatch:
     ) -> None:
         if self._waits_until is not None and self._watch.step > self._waits_since:
             self._await_timer(event, self._waits_until)
+        for checkpoint_id, step in self._given_up.items():
+            if step < self._watch.step:
+                self._watch.deviate(self._name, event, f"checkpoint {checkpoint_id} declined", "it is not")
         if got != expected:
             self._watch.deviate(self._name, event, expected, got)
         specification = self._specification
@@ -355,6 +373,8 @@ class BarrierWatch:
             if type(effect) is StartCheckpoint:
                 self.taken = effect.barrier
                 self._is_timer = type(event) is AlignmentTimeOut
+            elif type(effect) is AbortCheckpoint:
+                self._given_up[effect.checkpoint_id] = self._watch.step
             elif type(effect) is StartAlignmentTimer and self._runs:
                 self._waits_until = effect.due_ms
                 self._waits_since = self._watch.step
@@ -362,6 +382,19 @@ class BarrierWatch:
     @property
     def _runs(self) -> bool:
         return self.task is not None and self.task.state is RUNNING
+
+    def declined(self, task: Task, checkpoint_id: int) -> None:
+        """Judge whether the tasks behind one that gives a checkpoint up hear of it.
+
+        They do not hear of a snapshot that could not be stored: its barrier has passed.
+        """
+        if self._given_up.pop(checkpoint_id, None) is None:
+            return
+        marker = CancelCheckpointMarker(checkpoint_id)
+        for edge, output in zip(self._vertex.outputs, task.outputs, strict=True):
+            if not all(marker in queue for queue in output.queues):
+                what = f"checkpoint {checkpoint_id} declined, the edge to vertex {edge.target}"
+                self._watch.deviate(self._name, what, "a marker in every output", "none in one")
 
     def snapshot_taken(self, task: Task, checkpoint_id: int) -> None:
         """Judge where the task has put the barrier of a snapshot in its outputs."""

@@ -180,10 +180,11 @@ class SimulatedProcess(Execution):
 
     # Tasks.
 
-    def value_watch(self) -> ValueWatch:
+    def value_watch(self) -> ValueWatch | None:
         """Return the watch of the run."""
         watch = self._recorder.value_watch
-        watch.forget()
+        if watch is not None:
+            watch.forget()
         return watch
 
     def source_waker(self) -> Callable[[TaskId], None]:
@@ -303,6 +304,8 @@ class SimulatedProcess(Execution):
         checkpoint_id = message.checkpoint_id
         if kind is DeclineCheckpoint:
             self._recorder.checkpoint_declined(name, checkpoint_id)
+            assert self.current_task is not None
+            self._watch.declined(self.current_task, checkpoint_id)
         # The checkpoint, too: a label that names two actions cannot be replayed.
         label = f"{verb} {name} {checkpoint_id}"
         if point not in self._faults.points_with_io_faults:

@@ -4,7 +4,6 @@ Rules:
 
 - A watched operator answers as the engine's does. What its functions are called with is noted, and compared
   with what the specification says after each buffer, watermark and wake-up.
-- Functions are opened once before anything else and closed once. Listeners are notified of checkpoints.
 - The specification has windows of its own. A snapshot keeps a copy of them, a restore begins with those of
   the key groups that the subtask owns: what the engine has stored is not looked at.
 - Not watched: triggers and assigners that are the job's own, jobs in BATCH mode, and a subtask that restores
@@ -20,12 +19,11 @@ from itertools import zip_longest
 from typing import Any, Final, Protocol, TypeAlias
 
 from onceproof.engine.elements import Record
-from onceproof.engine.functions import CheckpointListener
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.operators.window import WindowOperator
-from onceproof.engine.operators.window_parts import WindowFunctions, WindowSettings, folded
-from onceproof.engine.state.snapshot import OperatorSnapshot
+from onceproof.engine.operators.window_parts import CONTENTS, WindowFunctions, WindowSettings, folded
+from onceproof.engine.state.snapshot import KeyedSnapshot, OperatorSnapshot
 from onceproof.engine.windows import assigners, evictors, triggers
 from onceproof.engine.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from onceproof.engine.windows.window_functions import (
@@ -210,7 +208,6 @@ class WatchedWindows(WindowOperator):
         for function in self.functions.all():
             _hook(function, self._calls)
         super().open(context)
-        self._compare_calls("open", ["open"] * len(self.functions.all()))
         if not context.key_by_key:
             self._begin(context)
 
@@ -277,22 +274,10 @@ class WatchedWindows(WindowOperator):
             self._kept[place] = own, None
         else:
             self._kept[place] = own, {**taken, **self._specification.snapshot()}
-        return super().snapshot(checkpoint_id, timestamp_ms)
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Answer as the engine does."""
-        super().notify_checkpoint_complete(checkpoint_id)
-        self._compare_notices("complete", checkpoint_id)
-
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Answer as the engine does."""
-        super().notify_checkpoint_aborted(checkpoint_id)
-        self._compare_notices("aborted", checkpoint_id)
-
-    def close(self) -> None:
-        """Answer as the engine does."""
-        super().close()
-        self._compare_calls("close", ["close"] * len(self.functions.all()))
+        snapshot = super().snapshot(checkpoint_id, timestamp_ms)
+        if snapshot is not None and type(snapshot.keyed) is KeyedSnapshot:
+            self._compare_stored(f"snapshot {checkpoint_id}", snapshot.keyed)
+        return snapshot
 
     def let_go(self) -> None:
         """Give the functions their own methods back, which hold the functions."""
@@ -366,17 +351,26 @@ class WatchedWindows(WindowOperator):
                 self._watch.deviate(self._name, event, one or "nothing more", other or "nothing more")
                 return
 
-    def _compare_notices(self, what: str, checkpoint_id: int) -> None:
-        listens = isinstance(self.function, CheckpointListener)
-        self._compare_calls(what, [(what, checkpoint_id)] * listens)
-
-    def _compare_calls(self, event: str, expected: list[Any]) -> None:
-        # Panes of windows that are no longer judged are left among the calls.
-        others = [call for call in self._calls if call[0] not in ("pane", "clear")]
-        got = [call[0] if len(call) == 1 else call for call in others]
-        self._calls.clear()
-        if got != expected:
-            self._watch.deviate(self._name, event, f"calls {expected}", f"calls {got}")
+    def _compare_stored(self, event: str, stored: KeyedSnapshot) -> None:
+        """Judge of how many windows there is state: none of those that are over."""
+        specification = self._judged()
+        if specification is None:
+            return
+        keys = specification.keys.values()
+        expected = {
+            CONTENTS: sum(bool(elements) for of in keys for elements in of.contents.values()),
+            "count": sum(len(of.counts) for of in keys),
+            "fire-time": sum(len(of.next_fires) for of in keys),
+        }
+        for table in stored.tables:
+            if len(table.entries) != expected.get(table.name, len(table.entries)):
+                what = f"state {table.name} of"
+                self._watch.deviate(
+                    self._name,
+                    event,
+                    f"{what} {expected[table.name]} windows",
+                    f"{what} {len(table.entries)}",
+                )
 
 
 def _pane(key: Any, window: Window, values: Sequence[Any] | None, merges: bool) -> tuple[Any, ...]:
@@ -390,16 +384,6 @@ def _place(call: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _hook(function: Any, calls: list[tuple[Any, ...]]) -> None:
     """Have the calls of a subtask's own function noted, until ``let_go``."""
-    function.open = _noted(function.open, calls, lambda context: ("open",))
-    function.close = _noted(function.close, calls, lambda: ("close",))
-    if isinstance(function, CheckpointListener):
-        listener: Any = function
-        listener.notify_checkpoint_complete = _noted(
-            listener.notify_checkpoint_complete, calls, lambda checkpoint_id: ("complete", checkpoint_id)
-        )
-        listener.notify_checkpoint_aborted = _noted(
-            listener.notify_checkpoint_aborted, calls, lambda checkpoint_id: ("aborted", checkpoint_id)
-        )
     called: Any = function
     match function:
         case ProcessWindowFunction():
@@ -414,15 +398,7 @@ def _hook(function: Any, calls: list[tuple[Any, ...]]) -> None:
         called.clear = _noted(called.clear, calls, lambda context: ("clear", window_of(context.window())))
 
 
-_HOOKED: Final = (
-    "open",
-    "close",
-    "notify_checkpoint_complete",
-    "notify_checkpoint_aborted",
-    "process",
-    "apply",
-    "clear",
-)
+_HOOKED: Final = ("process", "apply", "clear")
 
 
 def _noted(call: Any, calls: list[tuple[Any, ...]], said: Callable[..., tuple[Any, ...]]) -> Any:
