@@ -2,8 +2,8 @@
 
 A transaction has several files. In the simulation each is an upload in parts, and the workload says what goes
 wrong between the store and its clients: a request that lands after its writer is dead, a part that is stored
-half, a request that is performed twice, a list that is stale. Where a consumer takes visible files away, they
-are in folders there, too, and no request is in trouble.
+half, a request that is performed twice, a list that is stale. They are in folders where nothing does, as in
+half of the scenarios, and where a consumer takes visible files away.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.family import JobIO
 
 name = "files_rolling"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(writes_files=True)
 tasks = word_count.tasks
 record_schema = word_count.record_schema
@@ -34,6 +34,14 @@ LATEST_BEGIN = 40
 
 
 def generate(random: Random) -> Workload:
+    """Draw words, and the trouble with the object store, or folders."""
+    workload = draw_trouble(random)
+    if not Chance(random).chance(0.5):
+        return workload
+    return Workload(workload.records, {**workload.parameters, "trouble": "none"})
+
+
+def draw_trouble(random: Random) -> Workload:
     """Draw words, and the trouble with the object store."""
     words = word_count.generate(random)
     chance = Chance(random)

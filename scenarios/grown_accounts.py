@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "grown_accounts"
-generator_version = 1
+generator_version = 2
 tasks: dict[str, Role] = {
     "records": "source",
     "placed": "keyed",
@@ -155,7 +155,7 @@ class Account(KeyedProcessFunction):
     """Emits at each record what the states of its key say."""
 
     sums: ClassVar[tuple[str, ...]] = ("total",)
-    heights: ClassVar[tuple[str, ...]] = ("highest",)
+    heights: ClassVar[tuple[str, ...]] = ("highest", "opposite")
     numbers: ClassVar[tuple[str, ...]] = ("number",)
     counts: ClassVar[tuple[str, ...]] = ("count", "number")
     lives_a_year: ClassVar[bool] = False
@@ -178,7 +178,7 @@ class Account(KeyedProcessFunction):
     ) -> Iterator[tuple[str, str, int, int, int, str, int]]:
         split, key, place, number = value
         self._sum.add(number)
-        self._highest.add(filled(self.heights, highest=number))
+        self._highest.add(filled(self.heights, highest=number, opposite=-number))
         latest = [*[row["number"] for row in self._latest.get()][1 - LATEST :], number]
         self._latest.update([filled(self.numbers, number=each) for each in latest])
         before = self._alike.get(number % 3)
@@ -197,7 +197,7 @@ class NewAccount(Account):
     """Keeps more in each row, and one state for a year."""
 
     sums = ("lent", "total")
-    heights = ("highest", "note")
+    heights = ("opposite", "highest")
     numbers = ("note", "number")
     counts = ("number", "lent", "count")
     lives_a_year = True

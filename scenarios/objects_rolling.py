@@ -23,7 +23,7 @@ tasks = files_rolling.tasks
 record_schema = files_rolling.record_schema
 row_schema = files_rolling.row_schema
 oracle_sql = files_rolling.oracle_sql
-generate = files_rolling.generate
+generate = files_rolling.draw_trouble
 expected = files_rolling.expected
 
 

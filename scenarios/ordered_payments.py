@@ -3,6 +3,7 @@
 The input has the payments of an account in no order, in several splits. The job numbers them in the order of
 their timestamps, with the one before and the number of bonuses, and adds them up at the end of the account.
 The bonuses are broadcast. So a row shows whether a payment came in its place, and whether a bonus was late.
+In some scenarios the payments are sorted in temporary files, because there is too little memory for them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceproof.engine.api.batch_execution import RuntimeExecutionMode
 from onceproof.engine.broadcast_functions import KeyedBroadcastProcessFunction
+from onceproof.engine.configuration.options import SORTED_INPUTS_MEMORY
 from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 from onceproof.engine.types import Types
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from onceproof.harness.model.scenario import InputRecord
 
 name = "ordered_payments"
-generator_version = 1
+generator_version = 2
 options = FamilyOptions(batch=True, any_backend=True)
 tasks: dict[str, Role] = {
     "payments": "source",
@@ -54,6 +56,8 @@ FROM payments GROUP BY scenario_id, account
 """
 
 ACCOUNTS = ("ann", "bob", "cid", "dora", "eva", "fay")
+MEMORY = "memory_bytes"
+"""Of a subtask's sorted input; 0: the usual."""
 BANK = "bank"
 """The account in the records of bonuses."""
 
@@ -79,7 +83,8 @@ def generate(random: Random) -> Workload:
         )
     bonuses = chance.weighted([(0, 1), (1, 1), (2, 2), (chance.integer(3, 14), 4)])
     records["bonuses-0"] = tuple([(time, (BANK, time + 1)) for time in range(bonuses)])
-    return Workload(records, {"accounts": len(accounts), "bonuses": bonuses})
+    memory_bytes = chance.choice((0, 0, 400, 1_500))
+    return Workload(records, {"accounts": len(accounts), "bonuses": bonuses, MEMORY: memory_bytes})
 
 
 class Ordered(KeyedBroadcastProcessFunction):
@@ -123,6 +128,8 @@ class Ordered(KeyedBroadcastProcessFunction):
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:
     """Build payments -> ordered -> table; the bonuses are broadcast to ordered."""
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    if io.parameters[MEMORY]:
+        env.get_configuration().set(SORTED_INPUTS_MEMORY, io.parameters[MEMORY])
     payments, bonuses = _stream(env, io, "payments"), _stream(env, io, "bonuses").broadcast(BONUSES)
     ordered = payments.key_by(_account, Types.STRING()).connect(bonuses).process(Ordered(), ROW)
     ordered = ordered.name("ordered").uid("ordered").set_parallelism(io.parallelism)

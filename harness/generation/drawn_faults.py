@@ -51,6 +51,8 @@ class JobOutline:
     """Whether faults may bring the job back at another parallelism."""
     overtakes: bool = False
     """Whether barriers overtake records, which are then in flight."""
+    concurrent: int = 1
+    """How many checkpoints may be under way at a time."""
     unfit: frozenset[FaultKind] = frozenset()
     """The kinds of faults that the family's oracle does not allow for."""
     ends: frozenset[str] = frozenset()

@@ -101,8 +101,15 @@ def draw_aimed_operation(
 def savepoint_and_kill(
     chance: Chance, stage: JobOutline, any_backend: bool
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
-    """Draw a savepoint, and a kill ahead of the checkpoint behind it."""
+    """Draw a savepoint, and a kill ahead of the checkpoint behind it.
+
+    Where several are taken at a time, the savepoint is slow instead: checkpoints behind it complete first.
+    """
     checkpoint = draw_checkpoint(chance, stage)
+    if stage.concurrent > 1:
+        savepoint = Operation("savepoint", "triggered", ANY_TASK, checkpoint, 1, chance.integer(0, 2))
+        delay = chance.integer(2 * stage.interval, 6 * stage.interval)
+        return (Fault("late_write", "snapshotted", ANY_TASK, checkpoint + 1, 1, 0, delay),), (savepoint,)
     savepoint = Operation("savepoint", "completed", ANY_TASK, checkpoint, 1, chance.choice((0, 0, 1)))
     kind = draw_kill_kind(chance, stage, "metadata_written", kills_of_all())
     size = chance.integer(1, highest_parallelism(stage))

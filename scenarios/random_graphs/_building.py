@@ -40,7 +40,7 @@ from onceproof.scenarios.random_graphs._graph import (
     in_front_of,
     is_never_chained,
 )
-from onceproof.scenarios.random_graphs._pane_functions import panes_of
+from onceproof.scenarios.random_graphs._pane_functions import panes_of, watermarks_of
 from onceproof.scenarios.random_graphs._reference import last_of_step
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def class_of(vertex: Vertex, function: type) -> Any:
 
 def type_of(vertex: Vertex) -> TypeInformation:
     """Return the type of what a vertex's function emits."""
-    return plain.CHANGEABLE[vertex.emits] if vertex.emits else VALUE
+    return plain.EMITTED[vertex.emits] if vertex.emits else VALUE
 
 
 def assigner_of(windows: str) -> Any:
@@ -257,8 +257,8 @@ class _Builder:
 
     def _beside_windows(self, vertex: Vertex) -> DataStream:
         """Return each value once, beside windows that emit what is wrong with them."""
-        united = self._united(vertex)
-        stamped = self._in_front(united.rebalance().assign_timestamps_and_watermarks(STAMPED), vertex)
+        united, watermarks = self._united(vertex), watermarks_of(vertex.panes)
+        stamped = self._in_front(united.rebalance().assign_timestamps_and_watermarks(watermarks), vertex)
         by_key = stamped.key_by(plain.key_of, Types.STRING())
         windows = self._in_front(panes_of(by_key, vertex.panes, vertex.name), vertex, 1)
         return united.union(windows).map(plain.Step(vertex.name), VALUE)

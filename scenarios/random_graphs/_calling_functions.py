@@ -84,7 +84,7 @@ class CallsOnValue(Calls):
 
     def call(self, number: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
         if number % 4 == 3:
-            self._called.clear()
+            self._called.clear() if number % 8 == 3 else self._called.update(None)
             return []
         self._called.update(number)
         return [(number, 0)]
@@ -211,6 +211,7 @@ class CallsOnMap(Calls):
                 self._called.clear()
                 kept = {}
         added.clear()
+        self._called.put_all(added)
         return sorted(kept.items())
 
     def differences(self, held: list[tuple[int, int]]) -> Iterator[str]:
@@ -282,7 +283,7 @@ class CallsOnReducing(Calls):
 
     def call(self, number: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
         if number % 5 == 4:
-            self._called.clear()
+            self._called.clear() if number % 2 else self._called.add(None)
             return []
         self._called.add(number)
         return [(number + (held[0][0] if held else 0), 0)]

@@ -17,7 +17,7 @@ from typing import Final
 
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.scenarios.random_graphs._functions import CHANGEABLE
+from onceproof.scenarios.random_graphs._functions import EMITTED
 from onceproof.scenarios.random_graphs._graph import (
     EDGES,
     HIGHEST_PARALLELISM,
@@ -158,7 +158,7 @@ def with_calls(chance: Chance, graph: Graph) -> Graph:
 
 def _with_changes(chance: Chance, vertices: Sequence[Vertex]) -> Graph:
     changes = [
-        replace(each, emits=chance.choice(list(CHANGEABLE)))
+        replace(each, emits=chance.choice(list(EMITTED)))
         if can_change(each) and chance.chance(CHANGES)
         else each
         for each in vertices

@@ -47,19 +47,20 @@ GAP_MS: Final = 21
 NEAR_MS: Final = 30
 LATENESS_MS: Final = 30
 STAMP_STEP_MS: Final = 10
-STAMPS: Final = 40
+STAMPS: Final = 16
 """How many timestamps there are where they follow from the numbers, in any order, so that many are late."""
 END_MS: Final = 2**53
 """A time that comes with the end of the input alone."""
 YEAR_MS: Final = 31_536_000_000
 """A time to live that is never over."""
 VALUE: Final = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()])
-CHANGEABLE: Final[dict[str, TypeInformation]] = {
+EMITTED: Final[dict[str, TypeInformation]] = {
+    "text": Types.STRING(),
     "list": Types.PICKLED_BYTE_ARRAY(),
     "row": Types.ROW([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()]),
     "nested": Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LIST(Types.LONG())]),
 }
-"""The types of values that can change, by the word for their form."""
+"""By the form of what a function may emit instead of values its type; all but a text can change."""
 LANE_AND_KEY: Final = Types.TUPLE([Types.STRING(), Types.STRING()])
 
 
@@ -105,8 +106,9 @@ class StampByNumber(TimestampAssigner):
 
 
 def stamp_of(value: Value) -> int:
-    """Return the timestamp that follows from the number of a value."""
-    return value[3] % STAMPS * STAMP_STEP_MS
+    """Return the timestamp that follows from the number of a value; one in three begins a window."""
+    stamp = value[3] % STAMPS * STAMP_STEP_MS
+    return stamp if value[3] % 3 else stamp - stamp % SIZE_MS
 
 
 def late_of(name: str) -> OutputTag:
@@ -232,10 +234,12 @@ class Step(MapFunction):
         return value[0] + self._step, *value[1:]
 
 
-def changeable(value: Value, form: str) -> Any:
-    """Return a value as an object that can change."""
+def emitted_as(value: Value, form: str) -> Any:
+    """Return a value in another form."""
     lane, key, origin, number = value
     match form:
+        case "text":
+            return "/".join([lane, key, origin, str(number)])
         case "list":
             return [lane, key, origin, number]
         case "row":
@@ -245,23 +249,23 @@ def changeable(value: Value, form: str) -> Any:
 
 
 def change(emitted: Any) -> None:
-    """Change an object that was emitted: who gets it must not see that."""
+    """Change what was emitted, if it can change: who gets it must not see that."""
     if type(emitted) is tuple:
         emitted[3].clear()
-    elif emitted is not None:
+    elif type(emitted) in (list, Row):
         emitted[3] = -1
 
 
 class Settle(MapFunction):
-    """Makes a value of an object that can change."""
+    """Makes a value of what was emitted in another form."""
 
     def map(self, value: Any) -> Value:
-        lane, key, origin, number = value
-        return lane, key, origin, number[0] if type(number) is list else number
+        lane, key, origin, number = value.rsplit("/", 3) if type(value) is str else value
+        return lane, key, origin, int(number[0] if type(number) is list else number)
 
 
 class Changing:
-    """Mixed into a function: emits objects that can change, and changes each as soon as it goes on."""
+    """Mixed into a function: emits its values in another form, and changes each as soon as it goes on."""
 
     form: str
     emitted: Any = None
@@ -269,7 +273,7 @@ class Changing:
 
     def map(self, value: Any) -> Any:
         change(self.emitted)
-        self.emitted = changeable(super().map(value), self.form)  # type: ignore[misc]
+        self.emitted = emitted_as(super().map(value), self.form)  # type: ignore[misc]
         return self.emitted
 
     def flat_map(self, value: Any) -> Iterator[Any]:
@@ -295,7 +299,7 @@ class Changing:
 
     def _changing(self, results: Any) -> Iterator[Any]:
         for result in results or ():
-            emitted = changeable(result, self.form)
+            emitted = emitted_as(result, self.form)
             yield emitted
             change(emitted)
 

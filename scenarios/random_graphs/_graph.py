@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from onceproof.harness.model.family import Role
-from onceproof.scenarios.random_graphs._functions import CHANGEABLE
+from onceproof.scenarios.random_graphs._functions import EMITTED
 from onceproof.scenarios.random_graphs._panes import PLAINEST, is_legal
 
 Needs: TypeAlias = Literal["nothing", "order", "time"]
@@ -337,9 +337,9 @@ def _check_words(vertex: Vertex) -> None:
         raise GraphError(f"{vertex.name}: {vertex.kind} reads {kind.inputs} or more different streams")
     if vertex.panes if vertex.kind != "panes" else not is_legal(tuple(vertex.panes.split("."))):
         raise GraphError(f"{vertex.name}: panes={vertex.panes} are no windows, as {PLAINEST} are")
-    if vertex.emits and not (vertex.emits in CHANGEABLE and can_change(vertex)):
+    if vertex.emits and not (vertex.emits in EMITTED and can_change(vertex)):
         raise GraphError(
-            f"{vertex.name}: emits={vertex.emits} is not one of {', '.join(CHANGEABLE)}, or {vertex.kind} "
+            f"{vertex.name}: emits={vertex.emits} is not one of {', '.join(EMITTED)}, or {vertex.kind} "
             f"{vertex.form} emits values alone"
         )
     if vertex.ttl and not (kind.keeps_state and vertex.form != "reduce"):

@@ -1,7 +1,7 @@
 """Windows of every kind for random jobs, in words; ``_functions.py`` has the rules.
 
-A vertex of kind ``panes`` says its windows as ``session.purging_count.time_after.30.process.event``, in the
-order of ``_panes.py``. Its values are passed on beside them, so the oracles need not know what fires: the
+A vertex of kind ``panes`` says its windows as ``session.purging_count.time_after.30.process.event.idle``, in
+the order of ``_panes.py``. Its values are passed on beside them, so the oracles need not know what fires: the
 specification of windows does. The functions emit a row only for what they find wrong.
 """
 
@@ -20,6 +20,7 @@ from onceproof.engine import (
     CountTrigger,
     CountTumblingWindowAssigner,
     DeltaEvictor,
+    Duration,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
@@ -41,6 +42,7 @@ from onceproof.engine import (
     TumblingProcessingTimeWindows,
     Types,
     ValueStateDescriptor,
+    WatermarkStrategy,
     WindowFunction,
 )
 from onceproof.scenarios.random_graphs._functions import (
@@ -48,6 +50,7 @@ from onceproof.scenarios.random_graphs._functions import (
     SIZE_MS,
     SLIDE_MS,
     VALUE,
+    StampByNumber,
     Sum,
     Value,
     lasting,
@@ -56,6 +59,8 @@ from onceproof.scenarios.random_graphs._functions import (
 from onceproof.scenarios.random_graphs._meeting_functions import Gather, together
 
 EVERY_MS: Final = 25
+QUIET_MS: Final = 4
+"""After so long a stream without values is idle."""
 COUNT: Final = 3
 
 
@@ -188,9 +193,15 @@ class PaneByApply(WindowFunction):
         return [("another key", key, f"{others}", 0)] if others else []
 
 
+def watermarks_of(said: str) -> WatermarkStrategy:
+    """Return how the values of windows get timestamps, and whether their streams may turn idle."""
+    stamped = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())
+    return stamped.with_idleness(Duration.of_millis(QUIET_MS)) if said.endswith("idle") else stamped
+
+
 def panes_of(keyed: KeyedStream, said: str, name: str) -> Any:
     """Return the rows of what is wrong in the windows of a stream, which ``said`` names."""
-    assigner, trigger, evictor, lateness, function, domain = said.split(".")
+    assigner, trigger, evictor, lateness, function, domain, _ = said.split(".")
     in_event_time = domain == "event"
     windows = keyed.window(pane_assigner(assigner, in_event_time))
     if trigger != "default":

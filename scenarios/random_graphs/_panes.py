@@ -41,8 +41,9 @@ DIMENSIONS: Final = {
     "lateness": ("0", "30"),
     "function": ("process", "apply", "reduce", "aggregate"),
     "domain": ("event", "processing"),
+    "watermarks": ("steady", "idle"),
 }
-PLAINEST: Final = "tumbling.default.none.0.process.event"
+PLAINEST: Final = "tumbling.default.none.0.process.event.steady"
 _MERGING: Final = frozenset({"session", "dynamic"})
 _ENDLESS: Final = frozenset({"global", "count", "overlapping"})
 
@@ -56,7 +57,7 @@ def is_legal(row: Row) -> bool:
         one not in known for one, known in zip(row, DIMENSIONS.values(), strict=True)
     ):
         return False
-    assigner, trigger, _, lateness, _, domain = row
+    assigner, trigger, _, lateness, _, domain, _ = row
     if lateness != "0" and (assigner in _ENDLESS or domain == "processing"):
         return False
     if assigner in _MERGING and trigger == "never":

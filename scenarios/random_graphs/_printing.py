@@ -177,7 +177,7 @@ def _with_latecomers(vertex: Vertex) -> Iterator[str]:
 def _beside_windows(vertex: Vertex) -> Iterator[str]:
     """Yield the statements of windows that emit what is wrong with them, beside the values."""
     name, (stamped, windows) = vertex.name, in_front_of(vertex)
-    strategy = "WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())"
+    strategy = f"watermarks_of({vertex.panes!r})"
     text = f"{_united(vertex)}.rebalance().assign_timestamps_and_watermarks({strategy})"
     yield f"{name} = {_settled(text, vertex, stamped)}"
     text = f"panes_of({name}.key_by(key_of, Types.STRING()), {vertex.panes!r}, {name!r})"
@@ -266,7 +266,7 @@ def _class(vertex: Vertex, function: type) -> str:
 
 
 def _type(vertex: Vertex) -> str:
-    return f"CHANGEABLE[{vertex.emits!r}]" if vertex.emits else "VALUE"
+    return f"EMITTED[{vertex.emits!r}]" if vertex.emits else "VALUE"
 
 
 # The functions that a program carries, and the names that it imports.

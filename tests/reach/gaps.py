@@ -38,6 +38,14 @@ class Gap(NamedTuple):
     what: str
 
 
+class Missing(NamedTuple):
+    """How much of a function a gap leaves out; what two gaps leave out together counts for neither."""
+
+    what: str
+    lines: int = 0
+    branches: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
     """How much of a package was run."""
@@ -54,7 +62,7 @@ class Share:
 class Reach:
     """What the scenarios did and did not run."""
 
-    gaps: frozenset[Gap]
+    gaps: Mapping[Gap, Missing]
     functions: Mapping[str, Sequence[str]]
     """The functions of each file that have statements."""
     shares: Mapping[str, Share]
@@ -68,15 +76,17 @@ def read_reach(files: Sequence[Path]) -> Reach:
         combined.combine([str(file) for file in files], keep=True)
         everything = _report(combined, Path(folder), None)
         followed = _report(combined, Path(folder), [FOLLOWED])
-    gaps, functions = set(), {}
+    gaps: dict[Gap, Missing] = {}
+    functions = {}
     for path, file in everything.items():
         module = Module(ENGINE / path)
         functions[path] = [name for name, part in file["functions"].items() if _has_statements(name, part)]
         for name in functions[path]:
             before = followed[path]["functions"][name]
-            gaps.update(Gap(path, name, what) for what in gaps_of(file["functions"][name], before, module))
+            missing = gaps_of(file["functions"][name], before, module)
+            gaps.update({Gap(path, name, each.what): each for each in missing})
     packages = sorted({path.split("/")[0] for path in everything})
-    return Reach(frozenset(gaps), functions, {each: _share(each, everything) for each in packages})
+    return Reach(gaps, functions, {each: _share(each, everything) for each in packages})
 
 
 def _report(combined: coverage.Coverage, folder: Path, contexts: list[str] | None) -> dict[str, Any]:
@@ -108,21 +118,23 @@ def _share(package: str, files: Mapping[str, Any]) -> Share:
     )
 
 
-def gaps_of(part: Mapping[str, Any], followed: Mapping[str, Any], module: Module) -> Iterator[str]:
+def gaps_of(part: Mapping[str, Any], followed: Mapping[str, Any], module: Module) -> Iterator[Missing]:
     """Yield the gaps of one function, from what ran of it, and what ran of it before a fault."""
-    if not part["executed_lines"]:
-        yield NEVER_RUNS
+    run, missing = set(part["executed_lines"]), set(part["missing_lines"])
+    if not run:
+        yield Missing(NEVER_RUNS, len(missing), len(part["missing_branches"]))
         return
     if not followed["executed_lines"]:
-        yield NEVER_BEFORE_A_FAULT
-    run, missing = set(part["executed_lines"]), set(part["missing_lines"])
+        yield Missing(NEVER_BEFORE_A_FAULT)
+    starts = [start for start, _ in part["missing_branches"]]
     for start, end in part["missing_branches"]:
         # What stands in a block that never runs is a part of that gap.
         if start in run:
-            yield module.branch(start, end)
+            within = missing.intersection(module.block(start, end))
+            yield Missing(module.branch(start, end), len(within), 1 + sum(each in within for each in starts))
     for line in missing & module.handlers.keys():
         if module.handlers[line] & run:
-            yield f"never: {module.text(line)}"
+            yield Missing(f"never: {module.text(line)}")
 
 
 class Module:
@@ -158,6 +170,11 @@ class Module:
     def text(self, line: int) -> str:
         """Return the text of a line without its indentation and comment."""
         return self._lines[line - 1].partition("  #")[0].strip()
+
+    def block(self, start: int, end: int) -> range:
+        """Return the lines of the block to which a way leads from a line; none, if it leads past it."""
+        body = self._bodies.get(start, range(0))
+        return body if end in body else range(0)
 
     def branch(self, start: int, end: int) -> str:
         """Return the name of a way that no scenario takes from a line."""

@@ -63,14 +63,15 @@ def _group(table: Mapping[str, Any]) -> Group:
 
 def differences(groups: Sequence[Group], reach: Reach) -> Iterator[str]:
     """Yield a line for each gap that is not listed, and for each listed one that is none."""
-    listed = {each for group in groups for gap in group.gaps for each in _expanded(gap, reach)}
-    for gap in sorted(reach.gaps - listed):
+    listed = {each for group in groups for gap in group.gaps for each in expanded(gap, reach)}
+    for gap in sorted(reach.gaps.keys() - listed):
         yield f"{gap.path}: {gap.function}: {gap.what}; give the reason in tests/reach/{LIST.name}"
-    for gap in sorted(listed - reach.gaps):
+    for gap in sorted(listed - reach.gaps.keys()):
         yield f"{gap.path}: {gap.function}: no longer {gap.what!r}; remove it from tests/reach/{LIST.name}"
 
 
-def _expanded(gap: Gap, reach: Reach) -> Iterator[Gap]:
+def expanded(gap: Gap, reach: Reach) -> Iterator[Gap]:
+    """Yield a listed gap, or one for each function of its file."""
     if gap.function != ALL_FUNCTIONS:
         yield gap
         return

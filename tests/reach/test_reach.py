@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from tests.reach import __main__ as command
-from tests.reach.gaps import NEVER_BEFORE_A_FAULT, NEVER_RUNS, Gap, Module, Reach, gaps_of
+from tests.reach.gaps import NEVER_BEFORE_A_FAULT, NEVER_RUNS, Gap, Missing, Module, Reach, Share, gaps_of
 from tests.reach.listed import ALL_FUNCTIONS, Group, ListError, differences, entries, read_list
 from tests.reach.part import ENGINE
 
@@ -35,7 +36,7 @@ def part(run: list[int], missing: list[int], branches: list[list[int]]) -> dict[
 def gaps(tmp_path: Path, everything: dict[str, list[object]], followed: dict[str, list[object]]) -> list[str]:
     file = tmp_path / "module.py"
     file.write_text(SOURCE)
-    return list(gaps_of(everything, followed, Module(file)))
+    return [each.what for each in gaps_of(everything, followed, Module(file))]
 
 
 def test_a_function_that_never_runs_has_one_gap(tmp_path: Path) -> None:
@@ -56,7 +57,25 @@ def test_what_runs_only_after_the_last_fault_is_a_gap(tmp_path: Path) -> None:
 
 
 def reach(*found: Gap) -> Reach:
-    return Reach(frozenset(found), {"task/a.py": ["A.x", "A.y"]}, {})
+    return Reach({each: Missing(each.what, 3, 2) for each in found}, {"task/a.py": ["A.x", "A.y"]}, {})
+
+
+def test_a_gap_counts_the_lines_and_branches_that_it_leaves_out(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(SOURCE)
+    some = part([3, 9], [4, 5, 6, 7, 8], [[3, 4], [5, 6], [5, 3]])
+    assert list(gaps_of(some, some, Module(file))) == [Missing("never: for amount in amounts:", 5, 3)]
+
+
+def test_what_no_simulated_job_can_run_is_left_out_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "CORE", ("task",))
+    x, y = Gap("task/a.py", "A.x", NEVER_RUNS), Gap("task/a.py", "A.y", NEVER_RUNS)
+    whole = Share(lines=20, lines_run=14, branches=8, branches_run=4, functions=5, functions_run=3)
+    found = replace(reach(x, y), shares={"task": whole})
+    groups = [Group("only real processes", "", [x]), Group("a finding", "a family", [y])]
+    *_, core, simulated = command.share_lines(found, groups)
+    assert core.split()[1:] == ["70.0", "%", "50.0", "%", "3", "of", "5"]
+    assert simulated.split()[2:] == ["82.4", "%", "66.7", "%", "3", "of", "4"]
 
 
 def group(*listed: Gap) -> list[Group]:
@@ -89,7 +108,8 @@ def test_entries_are_read_back_as_they_were_written(tmp_path: Path) -> None:
         Gap("task/a.py", "A.z", 'always: if text == "\\0":'),
     ]
     file = tmp_path / "unreached.toml"
-    lines = entries(found, Reach(frozenset(found), {"task/a.py": ["A.x", "A.y", "A.z"]}, {}))
+    functions = {"task/a.py": ["A.x", "A.y", "A.z"]}
+    lines = entries(found, Reach({each: Missing(each.what) for each in found}, functions, {}))
     file.write_text("\n".join(['[[group]]\nreason = "a reason"', *lines]))
     [written] = read_list(file)
     assert sorted(written.gaps) == sorted(found)

@@ -136,12 +136,12 @@ def test_few_rows_have_each_legal_pair_of_windows() -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        "session.never.none.0.process.event",
-        "global.every.none.0.process.event",
-        "global.end.none.0.process.processing",
-        "tumbling.end.none.30.process.processing",
-        "tumbling.end.none.0.process",
-        "tumbling.soon.none.0.process.event",
+        "session.never.none.0.process.event.steady",
+        "global.every.none.0.process.event.steady",
+        "global.end.none.0.process.processing.idle",
+        "tumbling.end.none.30.process.processing.idle",
+        "tumbling.end.none.0.process.event",
+        "tumbling.soon.none.0.process.event.steady",
     ],
 )
 def test_windows_that_cannot_be_are_refused_with_their_vertex(row: str) -> None:

@@ -9,19 +9,22 @@ from runpy import run_path
 import pytest
 from msgspec.structs import replace
 
+from onceproof.engine.operators.base import FunctionOperator, OperatorContext
 from onceproof.harness.commands.replay import replay_command, scenario_and_family
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.exit_codes import UsageError
 from onceproof.harness.model.family import Declared, Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import rows_at_end
+from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.shrinking.reductions import cost_of
 from onceproof.harness.shrinking.shrinker import shrink
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.faultless_runs import undisturbed
 from onceproof.harness.trials.trial import try_scenario
-from onceproof.scenarios.random_graphs._graph import EDGES, KINDS, GraphError, graph_of, tasks_of
+from onceproof.scenarios.random_graphs._functions import EMITTED
+from onceproof.scenarios.random_graphs._graph import CHANGE, EDGES, KINDS, GraphError, graph_of, tasks_of
 from onceproof.scenarios.random_graphs._panes import PLAINEST
 from onceproof.scenarios.random_graphs._printing import as_program
 from onceproof.scenarios.random_graphs._simplifying import simpler_parameters
@@ -46,6 +49,8 @@ def test_drawn_graphs_have_all_kinds_forms_and_edges() -> None:
     assert {"1", "12", "job", "sink"} <= {vertex.parallelism for vertex in vertices}
     assert {True, False} == {vertex.ttl for vertex in vertices} == {vertex.alone for vertex in vertices}
     assert max(vertex.max_parallelism for vertex in vertices) == 128
+    assert {vertex.emits for vertex in vertices} == {"", *EMITTED}
+    assert {vertex.kind for vertex in vertices if vertex.emits} == CHANGE
 
 
 def test_a_graph_is_the_same_read_back_from_its_lines() -> None:
@@ -80,6 +85,11 @@ def test_the_vertices_of_a_graph_are_those_that_the_engine_chains() -> None:
         ("map of=left over=forward", "v1: over=forward needs the parallelism of left"),
         ("triples of=left ttl", "v1: ttl belongs to a function with state"),
         ("sink of=left", "v1: sink is no kind for it"),
+        ("map of=left emits=air", "v1: emits=air is not one of text, list, row, nested"),
+        (
+            "parity of=left emits=list",
+            "v1: emits=list is not one of text, list, row, nested, or parity",
+        ),
     ],
 )
 def test_a_line_that_is_no_vertex_is_refused_with_its_name(line: str, words: str) -> None:
@@ -140,6 +150,9 @@ def test_a_printed_program_prints_the_rows_of_the_reference(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = generate(RANDOM_JOB, seed)
+    if seed == 3:
+        graph = {"v1": "total of=left emits=row", "v2": "session of=v1 emits=nested", "s1": "sink of=v2"}
+        scenario = replace(scenario, records=THREE, parameters=graph)
     program = tmp_path / "program.py"
     program.write_text(as_program(scenario.records, scenario.parameters), encoding="utf-8")
     run_path(str(program), run_name="__main__")
@@ -185,6 +198,26 @@ def test_only_what_a_vertex_may_hold_back_may_be_missing_before_the_end() -> Non
     assert len(rows_of(both, is_whole=False)) == 3
     for form in ("buffering", "sharing"):
         assert rows_of({"s1": f"sink of=left form={form}"}, is_whole=False) == []
+
+
+def test_objects_that_a_function_changes_are_not_shared_with_the_next_operator() -> None:
+    def rows(emits: str) -> list[tuple[object, ...]]:
+        graph = {"v1": f"twice of=left over=global emits={emits}", "s1": "sink of=v1"}
+        scenario = undisturbed(generate(RANDOM_JOB, 1))
+        return sorted(
+            rows_at_end(World(RANDOM_JOB, replace(scenario, records=THREE, parameters=graph)).run())
+        )
+
+    right = rows_of({"v1": "twice of=left over=global", "s1": "sink of=v1"})
+    assert [rows(emits) for emits in EMITTED] == [right] * len(EMITTED)
+    open_operator = FunctionOperator.open
+
+    def sharing(self: FunctionOperator, context: OperatorContext) -> None:
+        open_operator(self, context)
+        self._own = lambda value: value
+
+    with replaced(FunctionOperator, "open", sharing):
+        assert all(rows(emits) != right for emits in ("list", "row"))
 
 
 def test_random_jobs_pass_with_all_their_faults() -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from onceproof.engine.api.join_functions import _CoGroup
 from onceproof.engine.checkpoint.completed_store import CompletedCheckpointStore
 from onceproof.engine.job.master import JobMaster
 from onceproof.engine.job.restart_strategies import FixedDelayRestart
+from onceproof.engine.operators.base import FunctionOperator
 from onceproof.engine.task.barriers.aligned import AlignedBarrierHandler
+from onceproof.engine.task.barriers.events import AbortCheckpoint
 from onceproof.engine.task.barriers.tracker import BarrierTracker
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.event_context import EventContext
 from onceproof.engine.task.outputs import Output
+from onceproof.engine.task.task import Task
 from onceproof.engine.watermarks.generators import WatermarksWithIdleness
 from onceproof.engine.watermarks.valve import WatermarkValve
 from onceproof.harness.checkers import PROPERTIES, properties_asked_of
@@ -149,6 +153,31 @@ def failures_that_end_no_attempt() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def checkpoints_that_are_given_up_in_silence() -> Iterator[None]:
+    barrier_effects = Task._barrier_effects
+
+    def silent(self: Task, decisions: Any) -> Any:
+        return barrier_effects(self, [each for each in decisions if type(each) is not AbortCheckpoint])
+
+    with replaced(Task, "_barrier_effects", silent):
+        yield
+
+
+@contextmanager
+def markers_that_are_not_sent() -> Iterator[None]:
+    decline = Task._decline
+
+    def unheard(self: Task, checkpoint_id: int, reason: str, effects: list[Any]) -> None:
+        # Those of sources are sent: without one, no task behind them gives a checkpoint up.
+        outputs, self.outputs = self.outputs, [] if self.queues else self.outputs
+        decline(self, checkpoint_id, reason, effects)
+        self.outputs = outputs
+
+    with replaced(Task, "_decline", unheard):
+        yield
+
+
 BUGS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "no timer": (alignment_that_is_never_timed, "timed", "a timer by"),
     "no overtaking": (barriers_that_never_overtake, "unaligned", "its barrier ahead of all records"),
@@ -158,6 +187,8 @@ BUGS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "no wait": (restart_that_does_not_wait, "aligned", "a restart between"),
     "no subsumption": (older_checkpoints_that_are_never_dropped, "aligned", "no longer retained"),
     "no failure": (failures_that_end_no_attempt, "aligned", "the end of an attempt that failed"),
+    "no decline": (checkpoints_that_are_given_up_in_silence, "aligned", "declined"),
+    "no marker": (markers_that_are_not_sent, "unaligned", "a marker in every output"),
 }
 
 
@@ -165,7 +196,7 @@ BUGS: dict[str, tuple[Callable[[], Any], str, str]] = {
 def test_planted_bug_is_named_by_its_first_step(name):
     planted, mode, expected = BUGS[name]
     with planted():
-        found = deviations(runs(mode, seeds=8))
+        found = deviations(runs(mode, seeds=20))
     assert any(expected in payload["expected"] for _, payload in found), found[:3]
 
 
@@ -194,6 +225,56 @@ def test_stream_that_turns_idle_whatever_records_it_has_is_named():
         found = deviations(runs("aligned", family, 8))
     assert found
     assert found[0][0] == "idleness of a stream"
+
+
+def without(step: str, call: str) -> Callable[[], AbstractContextManager[None]]:
+    """Return what plants a step of operators that leaves out a call of the function."""
+
+    @contextmanager
+    def planted() -> Iterator[None]:
+        sound = getattr(FunctionOperator, step)
+
+        def silent(self: FunctionOperator, *arguments: Any) -> Any:
+            left_out = getattr(self.function, call)
+            setattr(self.function, call, nothing)
+            try:
+                return sound(self, *arguments)
+            finally:
+                setattr(self.function, call, left_out)
+
+        with replaced(FunctionOperator, step, silent):
+            yield
+
+    return planted
+
+
+@contextmanager
+def notices_that_stay_with_the_operator() -> Iterator[None]:
+    with replaced(FunctionOperator, "notify_checkpoint_complete", nothing):
+        yield
+
+
+@contextmanager
+def joins_that_hold_on_to_their_functions() -> Iterator[None]:
+    with replaced(_CoGroup, "close", nothing):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("planted", "family", "event"),
+    [
+        (without("open", "open"), "word_count", "open"),
+        (without("close", "close"), "word_count", "close"),
+        (notices_that_stay_with_the_operator, "random_job", "notify_checkpoint_complete"),
+        (joins_that_hold_on_to_their_functions, "visits_and_purchases", "close"),
+    ],
+)
+def test_call_of_a_function_that_is_left_out_is_named(planted, family, event):
+    with planted():
+        found = deviations(runs("aligned", load_family(family), 12))
+    assert found
+    assert found[0][0].startswith("functions of an operator with ")
+    assert found[0][1]["event"] == event
 
 
 def test_what_is_found_does_not_change_the_run():
