@@ -20,6 +20,7 @@ from onceproof.harness.model.fault_kinds import (
     Target,
 )
 from onceproof.harness.model.faults import FAULTS, KILL_TARGETS, drawn_kinds
+from onceproof.harness.model.job_settings import CheckpointMode
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Scenario
 
 WRITE_AHEAD: Final = "write-ahead"
@@ -49,10 +50,8 @@ class JobOutline:
     kinds: frozenset[FaultKind] = frozenset()
     rescales: bool = False
     """Whether faults may bring the job back at another parallelism."""
-    overtakes: bool = False
-    """Whether barriers overtake records, which are then in flight."""
-    concurrent: int = 1
-    """How many checkpoints may be under way at a time."""
+    mode: CheckpointMode = CheckpointMode()  # noqa: RUF009
+    """How the checkpoints are taken."""
     unfit: frozenset[FaultKind] = frozenset()
     """The kinds of faults that the family's oracle does not allow for."""
     ends: frozenset[str] = frozenset()

@@ -106,7 +106,7 @@ def savepoint_and_kill(
     Where several are taken at a time, the savepoint is slow instead: checkpoints behind it complete first.
     """
     checkpoint = draw_checkpoint(chance, stage)
-    if stage.concurrent > 1:
+    if stage.mode.max_concurrent > 1:
         savepoint = Operation("savepoint", "triggered", ANY_TASK, checkpoint, 1, chance.integer(0, 2))
         delay = chance.integer(2 * stage.interval, 6 * stage.interval)
         return (Fault("late_write", "snapshotted", ANY_TASK, checkpoint + 1, 1, 0, delay),), (savepoint,)

@@ -100,7 +100,7 @@ def draw_faults(chance: Chance, stage: JobOutline, room: int = MOST_FAULTS) -> t
     """Draw patterns and return their faults, at most ``room``."""
     count, lots = chance.weighted(_PATTERN_COUNTS), Lots(chance)
     faults: list[Fault] = []
-    if stage.overtakes and stage.rescales and chance.chance(PASSED_ON):
+    if stage.mode.barriers == "unaligned" and stage.rescales and chance.chance(PASSED_ON):
         faults += records_in_flight_pass_on(chance, stage)[:room]
     for pattern in lots.ranked(PATTERNS):
         if not count or len(faults) >= room:

@@ -206,8 +206,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         max_parallelism=max_parallelism,
         kinds=kinds - unfit,
         rescales=rescales,
-        overtakes=mode.barriers == "unaligned",
-        concurrent=mode.max_concurrent,
+        mode=mode,
         unfit=unfit,
         ends=_ends_of(family, workload),
     )

@@ -83,6 +83,8 @@ THEMES: Final = (
     "calls",
     "joins_and_stops",
     "merges_and_closes",
+    "orders_and_names",
+    "copies_and_ends",
 )
 """In the order in which the bugs are measured."""
 

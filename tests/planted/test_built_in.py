@@ -55,6 +55,7 @@ FROM_TRACKERS = (
     "restarts_and_sweeps",
     "splits_and_windows",
     "joins_and_stops",
+    "orders_and_names",
 )
 """The themes whose bugs all stand in the list of origins."""
 

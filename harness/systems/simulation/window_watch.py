@@ -146,6 +146,10 @@ class Deviations(Protocol):
     def has_deviated(self) -> bool:
         """Whether nothing more is judged."""
 
+    @property
+    def step(self) -> int:
+        """The number of the current step."""
+
     def deviate(self, machine: str, event: Any, expected: Any, got: Any) -> None:
         """Note the first deviation."""
 
