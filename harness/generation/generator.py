@@ -108,7 +108,7 @@ WANTED_CHECKPOINTS: Final = ((1, 2), (2, 3), (3, 4), (4, 3), (6, 2), (10, 1))
 SCHEDULE_KINDS: Final[tuple[tuple[ScheduleKind, int], ...]] = (("uniform", 5), ("priority", 4), ("fair", 1))
 
 BARRIERS: Final[tuple[tuple[Barriers, int], ...]] = (("aligned", 9), ("unaligned", 9), ("at_least_once", 2))
-CONCURRENT: Final = ((1, 7), (2, 2), (3, 1))
+CONCURRENT: Final = ((1, 5), (2, 3), (3, 2))
 LONGEST_PAUSE: Final = 40
 
 DATABASES: Final = 0.08
