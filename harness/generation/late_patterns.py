@@ -55,7 +55,7 @@ def draw_refused_batches(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]
     nth = chance.weighted(((1, 3), (2, 3), (3, 1)))
     refused = Fault("fail_commit", "committing", chance.choice(stage.sinks), 0, nth)
     # Each counts the tries that no fault before it has struck, so they strike one after the other.
-    return (refused,) * chance.weighted(((2, 3), (3, 3), (4, 1)))
+    return (refused,) * chance.weighted(((2, 2), (3, 3), (4, 3)))
 
 
 def draw_lost_row(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
