@@ -2,8 +2,9 @@
 
 A transaction has several files. In the simulation each is an upload in parts, and the workload says what goes
 wrong between the store and its clients: a request that lands after its writer is dead, a part that is stored
-half, a request that is performed twice, a list that is stale. They are in folders where nothing does, as in
-half of the scenarios, and where a consumer takes visible files away.
+half, a request that is performed twice, a list that is stale. Where
+there is no trouble, as in six of ten scenarios, and where a consumer takes visible files away, they are in
+folders.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LATEST_BEGIN = 40
 
 
 def generate(random: Random) -> Workload:
-    """Draw words, and the trouble with the object store, or folders."""
+    """Draw words, and either trouble with the object store or folders."""
     workload = draw_trouble(random)
     if not Chance(random).chance(0.5):
         return workload

@@ -29,7 +29,7 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.scenario import Parameter
 from onceproof.scenarios.random_graphs._building import build
-from onceproof.scenarios.random_graphs._drawing import draw_graph, draw_records, with_calls
+from onceproof.scenarios.random_graphs._drawing import draw_graph, draw_records, with_additions
 from onceproof.scenarios.random_graphs._graph import arrival_states_of, graph_of, tasks_of
 from onceproof.scenarios.random_graphs._printing import as_program
 from onceproof.scenarios.random_graphs._reference import expected_rows
@@ -57,8 +57,8 @@ def generate(random: Random) -> Workload:
     records = draw_records(chance, graph.sources)
     reaction = chance.choice(REACTIONS)
     own = Random(derived_seed(f"calls of {graph.parameters()} {records}", 0))
-    parameters: dict[str, Parameter] = {**with_calls(Chance(own), graph).parameters(), "reaction": reaction}
-    return Workload(records, parameters)
+    added = with_additions(Chance(own), graph)
+    return Workload(records, {**added.parameters(), "reaction": reaction})
 
 
 def job(env: StreamExecutionEnvironment, io: JobIO) -> None:

@@ -6,7 +6,8 @@ The rules this module lives by:
   are drawn while input is left, so that the restarted job has records to read.
 - Some stops are aimed at a fault that is drawn with them: transactions wait for a notification that is lost,
   or the savepoint cannot be written. A stop anywhere else seldom meets one. Some savepoints come with a kill
-  right behind them: the job comes back from the checkpoint before.
+  right behind them: the job comes back from the checkpoint before. Where several checkpoints may be under
+  way, the savepoint is slow instead.
 - Rescales are aimed at moments in which a sink has written rows that no checkpoint has, or has prepared them
   for one that is not complete. They are drawn by themselves, so a scenario without one is as it was before.
 """
@@ -36,8 +37,8 @@ OPERATIONS: Final = 0.25
 """The share of scenarios with savepoints or stops."""
 AIMED_STOPS: Final = 0.05
 """The share of scenarios with a stop that is aimed at a fault."""
-AIMED_SAVEPOINTS: Final = 0.01
-"""The share of scenarios with a savepoint that is followed by a kill ahead of the next checkpoint."""
+AIMED_SAVEPOINTS: Final = 0.02
+"""The share of scenarios with a savepoint that is slow, or with a kill between it and the next checkpoint."""
 ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
     ("element", 6),
     ("triggered", 2),
@@ -94,22 +95,24 @@ def draw_aimed_operation(
     if share < AIMED_STOPS:
         return stop_and_fault(chance, stage, any_backend)
     if share < AIMED_STOPS + AIMED_SAVEPOINTS:
-        return savepoint_and_kill(chance, stage, any_backend)
+        several = stage.mode.max_concurrent > 1
+        return slow_savepoint(chance, stage) if several else savepoint_and_kill(chance, stage, any_backend)
     return (), ()
+
+
+def slow_savepoint(chance: Chance, stage: JobOutline) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
+    """Draw a savepoint that takes so long that later checkpoints complete before it."""
+    checkpoint = draw_checkpoint(chance, stage)
+    savepoint = Operation("savepoint", "triggered", ANY_TASK, checkpoint, 1, chance.integer(0, 2))
+    delay = chance.integer(2 * stage.interval, 6 * stage.interval)
+    return (Fault("late_write", "snapshotted", ANY_TASK, checkpoint + 1, 1, 0, delay),), (savepoint,)
 
 
 def savepoint_and_kill(
     chance: Chance, stage: JobOutline, any_backend: bool
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...]]:
-    """Draw a savepoint, and a kill ahead of the checkpoint behind it.
-
-    Where several are taken at a time, the savepoint is slow instead: checkpoints behind it complete first.
-    """
+    """Draw a savepoint, and a kill ahead of the checkpoint behind it."""
     checkpoint = draw_checkpoint(chance, stage)
-    if stage.mode.max_concurrent > 1:
-        savepoint = Operation("savepoint", "triggered", ANY_TASK, checkpoint, 1, chance.integer(0, 2))
-        delay = chance.integer(2 * stage.interval, 6 * stage.interval)
-        return (Fault("late_write", "snapshotted", ANY_TASK, checkpoint + 1, 1, 0, delay),), (savepoint,)
     savepoint = Operation("savepoint", "completed", ANY_TASK, checkpoint, 1, chance.choice((0, 0, 1)))
     kind = draw_kill_kind(chance, stage, "metadata_written", kills_of_all())
     size = chance.integer(1, highest_parallelism(stage))

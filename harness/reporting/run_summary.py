@@ -211,7 +211,7 @@ def shrunk_text(case: FailureCase, real: bool) -> str:
     if real and before == after:
         return f"not shrunk{spent}"
     sizes = [
-        f"{counted(small, name)} of {large:,}" if small != large else counted(small, name)
+        f"{counted(small, name)} of {large:,}" if small < large else counted(small, name)
         for small, large, name in (
             (after.records, before.records, "record"),
             (after.faults, before.faults, "fault"),

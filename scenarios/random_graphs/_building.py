@@ -61,7 +61,6 @@ class LastOfStep(TimestampAssigner):
 WATERMARKS: Final = WatermarkStrategy.for_bounded_out_of_orderness(
     Duration.of_millis(BOUND_MS)
 ).with_timestamp_assigner(LastOfStep())
-STAMPED: Final = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(plain.StampByNumber())
 BUNDLE: Final = 3
 """How many values make a bundle."""
 LATENCY_MS: Final = 6
@@ -126,7 +125,7 @@ def class_of(vertex: Vertex, function: type) -> Any:
 
 def type_of(vertex: Vertex) -> TypeInformation:
     """Return the type of what a vertex's function emits."""
-    return plain.EMITTED[vertex.emits] if vertex.emits else VALUE
+    return plain.EMITTED_TYPES[vertex.emits] if vertex.emits else VALUE
 
 
 def assigner_of(windows: str) -> Any:
@@ -241,7 +240,7 @@ class _Builder:
 
     def _with_latecomers(self, vertex: Vertex) -> DataStream:
         """Return each value once: from a window, which a firing empties, or from what came too late."""
-        stamped = self._united(vertex).rebalance().assign_timestamps_and_watermarks(STAMPED)
+        stamped = self._united(vertex).rebalance().assign_timestamps_and_watermarks(plain.STAMPED)
         by_key = self._in_front(stamped, vertex).key_by(plain.key_of, Types.STRING())
         late = plain.late_of(vertex.name)
         each = meeting.EachOfSessions(vertex.name) if vertex.form == "session" else meeting.Each()

@@ -84,7 +84,11 @@ class CallsOnValue(Calls):
 
     def call(self, number: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
         if number % 4 == 3:
-            self._called.clear() if number % 8 == 3 else self._called.update(None)
+            if number % 8 == 3:
+                self._called.clear()
+            else:
+                # None clears, too.
+                self._called.update(None)
             return []
         self._called.update(number)
         return [(number, 0)]
@@ -283,7 +287,10 @@ class CallsOnReducing(Calls):
 
     def call(self, number: int, held: list[tuple[int, int]]) -> list[tuple[int, int]]:
         if number % 5 == 4:
-            self._called.clear() if number % 2 else self._called.add(None)
+            if number % 2:
+                self._called.clear()
+            else:
+                self._called.add(None)
             return []
         self._called.add(number)
         return [(number + (held[0][0] if held else 0), 0)]

@@ -17,7 +17,7 @@ from typing import Final
 
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.scenarios.random_graphs._functions import EMITTED
+from onceproof.scenarios.random_graphs._functions import EMITTED_TYPES
 from onceproof.scenarios.random_graphs._graph import (
     EDGES,
     HIGHEST_PARALLELISM,
@@ -74,10 +74,10 @@ WEIGHTS: Final = (
 )
 CALLS: Final = 0.6
 """The share of graphs with a vertex that calls all of a state, or has windows of any kind."""
-CHANGES: Final = 0.2
-"""The share of the vertices that emit objects which they change, of those that may."""
 PANES: Final = 0.65
 """The share of these with windows."""
+CHANGING_SHARE: Final = 0.2
+"""The share of vertices that emit values in another form, among those that may."""
 ON_TIME: Final = 20
 """The weight of ``punctual`` behind an asynchronous operator, which holds watermarks back, and behind an
 interval join, whose results have timestamps of their own."""
@@ -127,13 +127,14 @@ def draw_graph(chance: Chance) -> Graph:
     return checked((*vertices, *_draw_sinks(chance, unread, streams, vertices)))
 
 
-def with_calls(chance: Chance, graph: Graph) -> Graph:
-    """Return a graph with one vertex more, which calls all of a state or has windows of any kind.
+def with_additions(chance: Chance, graph: Graph) -> Graph:
+    """Return a graph with more in it.
 
-    Some vertices then emit objects that they change.
+    One more vertex may call all of a state or have windows of any kind, and some vertices emit objects that
+    they change afterwards.
 
     Args:
-        chance: apart from that of the graph: a graph that stays as it is was drawn alike before.
+        chance: apart from that of the graph, whose draws it leaves as they are.
         graph: the graph as drawn.
     """
     vertices = [
@@ -149,21 +150,17 @@ def with_calls(chance: Chance, graph: Graph) -> Graph:
         sinks = [place for place in places if place[0].kind == SINK]
         for reader, name in (chance.choice(places), chance.choice(sinks)):
             try:
-                added = checked(_inserted(vertices, new, reader, name))
+                vertices = list(checked(_inserted(vertices, new, reader, name)).vertices)
             except GraphError:
                 continue
-            return _with_changes(chance, added.vertices)
-    return _with_changes(chance, vertices)
-
-
-def _with_changes(chance: Chance, vertices: Sequence[Vertex]) -> Graph:
-    changes = [
-        replace(each, emits=chance.choice(list(EMITTED)))
-        if can_change(each) and chance.chance(CHANGES)
+            break
+    changed = [
+        replace(each, emits=chance.choice(list(EMITTED_TYPES)))
+        if can_change(each) and chance.chance(CHANGING_SHARE)
         else each
         for each in vertices
     ]
-    return checked(tuple(changes))
+    return checked(tuple(changed))
 
 
 def _inserted(vertices: list[Vertex], new: Vertex, reader: Vertex, name: str) -> tuple[Vertex, ...]:

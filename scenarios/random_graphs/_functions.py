@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from json import dumps, loads
 from typing import Any, Final, TypeAlias, TypeVar
 
 from onceproof.engine import (
@@ -31,6 +32,7 @@ from onceproof.engine import (
     TimestampAssigner,
     TypeInformation,
     Types,
+    WatermarkStrategy,
 )
 
 Value: TypeAlias = tuple[str, str, str, int]
@@ -54,13 +56,13 @@ END_MS: Final = 2**53
 YEAR_MS: Final = 31_536_000_000
 """A time to live that is never over."""
 VALUE: Final = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()])
-EMITTED: Final[dict[str, TypeInformation]] = {
+EMITTED_TYPES: Final[dict[str, TypeInformation]] = {
     "text": Types.STRING(),
     "list": Types.PICKLED_BYTE_ARRAY(),
     "row": Types.ROW([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()]),
     "nested": Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LIST(Types.LONG())]),
 }
-"""By the form of what a function may emit instead of values its type; all but a text can change."""
+"""By form, the type of what a function emits in place of values. All but text can change."""
 LANE_AND_KEY: Final = Types.TUPLE([Types.STRING(), Types.STRING()])
 
 
@@ -103,6 +105,9 @@ class StampByNumber(TimestampAssigner):
 
     def extract_timestamp(self, value: Value, record_timestamp: int) -> int:
         return stamp_of(value)
+
+
+STAMPED: Final = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())
 
 
 def stamp_of(value: Value) -> int:
@@ -239,7 +244,7 @@ def emitted_as(value: Value, form: str) -> Any:
     lane, key, origin, number = value
     match form:
         case "text":
-            return "/".join([lane, key, origin, str(number)])
+            return dumps(value)
         case "list":
             return [lane, key, origin, number]
         case "row":
@@ -260,8 +265,8 @@ class Settle(MapFunction):
     """Makes a value of what was emitted in another form."""
 
     def map(self, value: Any) -> Value:
-        lane, key, origin, number = value.rsplit("/", 3) if type(value) is str else value
-        return lane, key, origin, int(number[0] if type(number) is list else number)
+        lane, key, origin, number = loads(value) if type(value) is str else value
+        return lane, key, origin, number[0] if type(number) is list else number
 
 
 class Changing:
@@ -294,9 +299,6 @@ class Changing:
     def process(self, *arguments: Any) -> Iterator[Any]:
         yield from self._changing(super().process(*arguments))  # type: ignore[misc]
 
-    def on_timer(self, *arguments: Any) -> Iterator[Any]:
-        yield from self._changing(super().on_timer(*arguments))  # type: ignore[misc]
-
     def _changing(self, results: Any) -> Iterator[Any]:
         for result in results or ():
             emitted = emitted_as(result, self.form)
@@ -304,6 +306,16 @@ class Changing:
             change(emitted)
 
 
+class ChangingAtTimers(Changing):
+    """The same for a function with timers: the engine must not take others for one."""
+
+    def on_timer(self, *arguments: Any) -> Iterator[Any]:
+        yield from self._changing(super().on_timer(*arguments))  # type: ignore[misc]
+
+
 def changing(function: type, form: str) -> Any:
     """Return a class that does what ``function`` does, and changes what it has emitted."""
-    return type(f"Changing{function.__name__}", (Changing, function), {"form": form})
+    engine = "onceproof.engine"
+    has_timers = any("on_timer" in vars(each) and engine not in each.__module__ for each in function.__mro__)
+    base = ChangingAtTimers if has_timers else Changing
+    return type(f"Changing{function.__name__}", (base, function), {"form": form})

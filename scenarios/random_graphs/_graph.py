@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from onceproof.harness.model.family import Role
-from onceproof.scenarios.random_graphs._functions import EMITTED
+from onceproof.scenarios.random_graphs._functions import EMITTED_TYPES
 from onceproof.scenarios.random_graphs._panes import PLAINEST, is_legal
 
 Needs: TypeAlias = Literal["nothing", "order", "time"]
@@ -141,7 +141,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 HELD_BY_SINK: Final = frozenset({"buffering", "sharing"})
 """The forms of a sink that hold values back, in list state and in union list state."""
 WINDOWS: Final = frozenset({"tumbling", "sliding", "session"})
-CHANGE: Final = frozenset(
+CHANGING_KINDS: Final = frozenset(
     (
         *("map", "twice", "punctual", "total", "latest", "residues", "count", "tally", "distinct"),
         *("pairs", "twins", "near", *WINDOWS),
@@ -182,7 +182,7 @@ class Vertex:
     panes: str = ""
     """The windows of kind ``panes``, as ``_panes.py`` says them."""
     emits: str = ""
-    """The form of the objects that the function emits, and then changes; "": values, which cannot change."""
+    """In which form the function emits its values, to change them afterwards if they can; "": as they are."""
 
     def __str__(self) -> str:
         words = [self.kind, f"of={','.join(self.inputs)}"]
@@ -337,9 +337,9 @@ def _check_words(vertex: Vertex) -> None:
         raise GraphError(f"{vertex.name}: {vertex.kind} reads {kind.inputs} or more different streams")
     if vertex.panes if vertex.kind != "panes" else not is_legal(tuple(vertex.panes.split("."))):
         raise GraphError(f"{vertex.name}: panes={vertex.panes} are no windows, as {PLAINEST} are")
-    if vertex.emits and not (vertex.emits in EMITTED and can_change(vertex)):
+    if vertex.emits and not (vertex.emits in EMITTED_TYPES and can_change(vertex)):
         raise GraphError(
-            f"{vertex.name}: emits={vertex.emits} is not one of {', '.join(EMITTED)}, or {vertex.kind} "
+            f"{vertex.name}: emits={vertex.emits} is not one of {', '.join(EMITTED_TYPES)}, or {vertex.kind} "
             f"{vertex.form} emits values alone"
         )
     if vertex.ttl and not (kind.keeps_state and vertex.form != "reduce"):
@@ -441,7 +441,9 @@ def in_front_of(vertex: Vertex) -> tuple[str, ...]:
 
 def can_change(vertex: Vertex) -> bool:
     """Return whether the function of a vertex may emit objects that it changes afterwards."""
-    return vertex.kind in CHANGE and (vertex.kind in WINDOWS or vertex.form not in ("copies", "reduce"))
+    return vertex.kind in CHANGING_KINDS and (
+        vertex.kind in WINDOWS or vertex.form not in ("copies", "reduce")
+    )
 
 
 def is_never_chained(vertex: Vertex, name: str) -> bool:

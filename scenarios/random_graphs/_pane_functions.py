@@ -49,8 +49,8 @@ from onceproof.scenarios.random_graphs._functions import (
     GAP_MS,
     SIZE_MS,
     SLIDE_MS,
+    STAMPED,
     VALUE,
-    StampByNumber,
     Sum,
     Value,
     lasting,
@@ -195,8 +195,8 @@ class PaneByApply(WindowFunction):
 
 def watermarks_of(said: str) -> WatermarkStrategy:
     """Return how the values of windows get timestamps, and whether their streams may turn idle."""
-    stamped = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())
-    return stamped.with_idleness(Duration.of_millis(QUIET_MS)) if said.endswith("idle") else stamped
+    is_idle = said.split(".")[-1] == "idle"
+    return STAMPED.with_idleness(Duration.of_millis(QUIET_MS)) if is_idle else STAMPED
 
 
 def panes_of(keyed: KeyedStream, said: str, name: str) -> Any:

@@ -160,8 +160,7 @@ def _statements(vertex: Vertex) -> Iterator[str]:
 def _with_latecomers(vertex: Vertex) -> Iterator[str]:
     """Yield the statements of windows with late data; both outputs come together behind them."""
     name, (stamped, windows) = vertex.name, in_front_of(vertex)
-    strategy = "WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(StampByNumber())"
-    text = f"{_united(vertex)}.rebalance().assign_timestamps_and_watermarks({strategy})"
+    text = f"{_united(vertex)}.rebalance().assign_timestamps_and_watermarks(STAMPED)"
     yield f"{name} = {_settled(text, vertex, stamped)}"
     each = f"EachOfSessions({name!r})" if vertex.form == "session" else "Each()"
     text = (
@@ -266,7 +265,7 @@ def _class(vertex: Vertex, function: type) -> str:
 
 
 def _type(vertex: Vertex) -> str:
-    return f"EMITTED[{vertex.emits!r}]" if vertex.emits else "VALUE"
+    return f"EMITTED_TYPES[{vertex.emits!r}]" if vertex.emits else "VALUE"
 
 
 # The functions that a program carries, and the names that it imports.

@@ -64,7 +64,7 @@ def measured(scenarios: int = SCENARIOS) -> Reach:
 
 
 def share_lines(reach: Reach, groups: Sequence[Group]) -> Iterator[str]:
-    """Yield a line for each package, for the core, and for what of it belongs into the simulation."""
+    """Yield a line for each package, for the core, and for what of it belongs in the simulation."""
     yield f"{'':15}  lines  branches  functions that run"
     core = _sum([reach.shares[each] for each in CORE])
     for package, share in (
@@ -78,7 +78,7 @@ def share_lines(reach: Reach, groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _within(core: Share, reach: Reach, groups: Sequence[Group]) -> Share:
-    """Return the share of the core without what has a reason for which no simulated job runs it."""
+    """Return the share of the core without the gaps that no simulated job can close."""
     without = [
         (gap, reach.gaps[gap])
         for group in groups

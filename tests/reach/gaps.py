@@ -39,9 +39,8 @@ class Gap(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """How much of a function a gap leaves out; what two gaps leave out together counts for neither."""
+    """At least how much of a function a gap leaves out: an `else` and an `except` are not counted."""
 
-    what: str
     lines: int = 0
     branches: int = 0
 
@@ -84,7 +83,7 @@ def read_reach(files: Sequence[Path]) -> Reach:
         for name in functions[path]:
             before = followed[path]["functions"][name]
             missing = gaps_of(file["functions"][name], before, module)
-            gaps.update({Gap(path, name, each.what): each for each in missing})
+            gaps.update({Gap(path, name, what): left_out for what, left_out in missing})
     packages = sorted({path.split("/")[0] for path in everything})
     return Reach(gaps, functions, {each: _share(each, everything) for each in packages})
 
@@ -118,23 +117,26 @@ def _share(package: str, files: Mapping[str, Any]) -> Share:
     )
 
 
-def gaps_of(part: Mapping[str, Any], followed: Mapping[str, Any], module: Module) -> Iterator[Missing]:
+def gaps_of(
+    part: Mapping[str, Any], followed: Mapping[str, Any], module: Module
+) -> Iterator[tuple[str, Missing]]:
     """Yield the gaps of one function, from what ran of it, and what ran of it before a fault."""
     run, missing = set(part["executed_lines"]), set(part["missing_lines"])
     if not run:
-        yield Missing(NEVER_RUNS, len(missing), len(part["missing_branches"]))
+        yield NEVER_RUNS, Missing(len(missing), len(part["missing_branches"]))
         return
     if not followed["executed_lines"]:
-        yield Missing(NEVER_BEFORE_A_FAULT)
+        yield NEVER_BEFORE_A_FAULT, Missing()
     starts = [start for start, _ in part["missing_branches"]]
     for start, end in part["missing_branches"]:
         # What stands in a block that never runs is a part of that gap.
         if start in run:
             within = missing.intersection(module.block(start, end))
-            yield Missing(module.branch(start, end), len(within), 1 + sum(each in within for each in starts))
+            branches = 1 + sum(each in within for each in starts)
+            yield module.branch(start, end), Missing(len(within), branches)
     for line in missing & module.handlers.keys():
         if module.handlers[line] & run:
-            yield Missing(f"never: {module.text(line)}")
+            yield f"never: {module.text(line)}", Missing()
 
 
 class Module:

@@ -3,7 +3,7 @@
 Rules:
 
 - Each group has a reason, and lists gaps by file and function. A group that has ``reached_by`` is a finding:
-  its code belongs into the simulation, and the text says what would lead there.
+  its code belongs in the simulation, and the text says what would lead there.
 - ``"*"`` stands for all functions of a file, where none of them runs.
 - The list cannot rot: a gap that is not listed is a difference, and so is a listed one that is none.
 """

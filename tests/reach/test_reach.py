@@ -36,7 +36,7 @@ def part(run: list[int], missing: list[int], branches: list[list[int]]) -> dict[
 def gaps(tmp_path: Path, everything: dict[str, list[object]], followed: dict[str, list[object]]) -> list[str]:
     file = tmp_path / "module.py"
     file.write_text(SOURCE)
-    return [each.what for each in gaps_of(everything, followed, Module(file))]
+    return [what for what, _ in gaps_of(everything, followed, Module(file))]
 
 
 def test_a_function_that_never_runs_has_one_gap(tmp_path: Path) -> None:
@@ -57,14 +57,14 @@ def test_what_runs_only_after_the_last_fault_is_a_gap(tmp_path: Path) -> None:
 
 
 def reach(*found: Gap) -> Reach:
-    return Reach({each: Missing(each.what, 3, 2) for each in found}, {"task/a.py": ["A.x", "A.y"]}, {})
+    return Reach(dict.fromkeys(found, Missing(3, 2)), {"task/a.py": ["A.x", "A.y"]}, {})
 
 
 def test_a_gap_counts_the_lines_and_branches_that_it_leaves_out(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(SOURCE)
     some = part([3, 9], [4, 5, 6, 7, 8], [[3, 4], [5, 6], [5, 3]])
-    assert list(gaps_of(some, some, Module(file))) == [Missing("never: for amount in amounts:", 5, 3)]
+    assert list(gaps_of(some, some, Module(file))) == [("never: for amount in amounts:", Missing(5, 3))]
 
 
 def test_what_no_simulated_job_can_run_is_left_out_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_entries_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     ]
     file = tmp_path / "unreached.toml"
     functions = {"task/a.py": ["A.x", "A.y", "A.z"]}
-    lines = entries(found, Reach({each: Missing(each.what) for each in found}, functions, {}))
+    lines = entries(found, Reach(dict.fromkeys(found, Missing()), functions, {}))
     file.write_text("\n".join(['[[group]]\nreason = "a reason"', *lines]))
     [written] = read_list(file)
     assert sorted(written.gaps) == sorted(found)

@@ -23,8 +23,15 @@ from onceproof.harness.shrinking.shrinker import shrink
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.faultless_runs import undisturbed
 from onceproof.harness.trials.trial import try_scenario
-from onceproof.scenarios.random_graphs._functions import EMITTED
-from onceproof.scenarios.random_graphs._graph import CHANGE, EDGES, KINDS, GraphError, graph_of, tasks_of
+from onceproof.scenarios.random_graphs._functions import EMITTED_TYPES
+from onceproof.scenarios.random_graphs._graph import (
+    CHANGING_KINDS,
+    EDGES,
+    KINDS,
+    GraphError,
+    graph_of,
+    tasks_of,
+)
 from onceproof.scenarios.random_graphs._panes import PLAINEST
 from onceproof.scenarios.random_graphs._printing import as_program
 from onceproof.scenarios.random_graphs._simplifying import simpler_parameters
@@ -49,8 +56,8 @@ def test_drawn_graphs_have_all_kinds_forms_and_edges() -> None:
     assert {"1", "12", "job", "sink"} <= {vertex.parallelism for vertex in vertices}
     assert {True, False} == {vertex.ttl for vertex in vertices} == {vertex.alone for vertex in vertices}
     assert max(vertex.max_parallelism for vertex in vertices) == 128
-    assert {vertex.emits for vertex in vertices} == {"", *EMITTED}
-    assert {vertex.kind for vertex in vertices if vertex.emits} == CHANGE
+    assert {vertex.emits for vertex in vertices} == {"", *EMITTED_TYPES}
+    assert {vertex.kind for vertex in vertices if vertex.emits} == CHANGING_KINDS
 
 
 def test_a_graph_is_the_same_read_back_from_its_lines() -> None:
@@ -209,7 +216,7 @@ def test_objects_that_a_function_changes_are_not_shared_with_the_next_operator()
         )
 
     right = rows_of({"v1": "twice of=left over=global", "s1": "sink of=v1"})
-    assert [rows(emits) for emits in EMITTED] == [right] * len(EMITTED)
+    assert [rows(emits) for emits in EMITTED_TYPES] == [right] * len(EMITTED_TYPES)
     open_operator = FunctionOperator.open
 
     def sharing(self: FunctionOperator, context: OperatorContext) -> None:

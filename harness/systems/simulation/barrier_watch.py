@@ -5,7 +5,7 @@ Rules:
 - A watched handler answers as the engine's does, to each event and each trigger.
 - What it decides is also looked for where the task must carry it out: the barrier of a snapshot stands in
   every output, ahead of all records where it overtakes; a time-out has a timer; a checkpoint that is given up
-  is declined, with a marker in every output.
+  is declined, with a marker in every output (seen at the next event of the task).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from onceproof.engine.task.barriers.tracker import BarrierTracker
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.task import RUNNING, Task
 from onceproof.harness.specifications.barriers import BarrierRules, goes_ahead_behind
-from onceproof.harness.systems.simulation.window_watch import Deviations
+from onceproof.harness.systems.simulation.deviations import Deviations
 
 
 class BarrierWatch:
     """Compares the barrier handler of one task with its specification."""
 
     __slots__ = (
-        "_given_up",
         "_is_timer",
         "_may_overtake",
         "_name",
         "_rules",
         "_specification",
+        "_to_decline",
         "_vertex",
         "_waits_since",
         "_waits_until",
@@ -77,8 +77,8 @@ class BarrierWatch:
         self._waits_since = 0
         self._is_timer = False
         """Whether a timer has taken the snapshot: then other timers may emit records behind its barrier."""
-        self._given_up: dict[int, int] = {}
-        """By checkpoint that the task is to decline, the step in which it does."""
+        self._to_decline: dict[int, int] = {}
+        """By checkpoint that the handler has given up and the task not yet declined, the step of that."""
 
     def handled(self, event: BarrierEvent, now: int, got: list[BarrierEffect], blocked: list[bool]) -> None:
         """Judge what the handler has answered to an event."""
@@ -111,7 +111,7 @@ class BarrierWatch:
     ) -> None:
         if self._waits_until is not None and self._watch.step > self._waits_since:
             self._await_timer(event, self._waits_until)
-        for checkpoint_id, step in self._given_up.items():
+        for checkpoint_id, step in self._to_decline.items():
             if step < self._watch.step:
                 self._watch.deviate(self._name, event, f"checkpoint {checkpoint_id} declined", "it is not")
         if got != expected:
@@ -140,7 +140,7 @@ class BarrierWatch:
                 self.taken = effect.barrier
                 self._is_timer = type(event) is AlignmentTimeOut
             elif type(effect) is AbortCheckpoint:
-                self._given_up[effect.checkpoint_id] = self._watch.step
+                self._to_decline[effect.checkpoint_id] = self._watch.step
             elif type(effect) is StartAlignmentTimer and self._runs:
                 self._waits_until = effect.due_ms
                 self._waits_since = self._watch.step
@@ -154,13 +154,13 @@ class BarrierWatch:
 
         They do not hear of a snapshot that could not be stored: its barrier has passed.
         """
-        if self._given_up.pop(checkpoint_id, None) is None:
+        if self._to_decline.pop(checkpoint_id, None) is None:
             return
         marker = CancelCheckpointMarker(checkpoint_id)
         for edge, output in zip(self._vertex.outputs, task.outputs, strict=True):
             if not all(marker in queue for queue in output.queues):
                 what = f"checkpoint {checkpoint_id} declined, the edge to vertex {edge.target}"
-                self._watch.deviate(self._name, what, "a marker in every output", "none in one")
+                self._watch.deviate(self._name, what, "a marker in every output", "no marker in one")
 
     def snapshot_taken(self, task: Task, checkpoint_id: int) -> None:
         """Judge where the task has put the barrier of a snapshot in its outputs."""

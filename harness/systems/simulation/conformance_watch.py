@@ -2,8 +2,9 @@
 
 Rules:
 
-- Each machine is watched where it answers: the job master after each event, barrier handlers, valves, windows
-  and idle streams in the place of those that a task makes itself. The run does not change, whatever is found.
+- Each machine is watched where it answers: the job master after each event, functions at each call of their
+  operator, barrier handlers, valves, windows and idle streams in the place of those that a task makes itself.
+  The run does not change, whatever is found.
 - The first answer that is not as specified is the deviation of the run. After it nothing more is judged.
 - The seed of a scenario decides whether its run is watched (``is_replayed``): not all are, for their cost.
 """

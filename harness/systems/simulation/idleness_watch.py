@@ -17,7 +17,7 @@ from onceproof.engine.operators.event_time import TimestampedSourceOperator, Tim
 from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
 from onceproof.engine.watermarks.strategy import WatermarkGeneratorContext, WatermarkStrategy
 from onceproof.harness.specifications.valves import IdlenessSpecification
-from onceproof.harness.systems.simulation.window_watch import Deviations
+from onceproof.harness.systems.simulation.deviations import Deviations
 
 _WITH_STRATEGY: Final = (TimestampedSourceOperator, TimestampsAndWatermarksOperator)
 

@@ -180,11 +180,10 @@ class SimulatedProcess(Execution):
 
     # Tasks.
 
-    def value_watch(self) -> ValueWatch | None:
+    def value_watch(self) -> ValueWatch:
         """Return the watch of the run."""
         watch = self._recorder.value_watch
-        if watch is not None:
-            watch.forget()
+        watch.forget()
         return watch
 
     def source_waker(self) -> Callable[[TaskId], None]:

@@ -2,10 +2,11 @@
 
 Rules:
 
-- A function of an operator is opened once, and notified of checkpoints if it listens. What is opened is
-  closed as often.
-- So are the user's functions that one of the engine's own holds, such as that of a join of windows. They are
-  found by its attributes. What a function of the user's holds is up to that one.
+- An operator opens each of its functions once and closes it once. It notifies its function of checkpoints if
+  that listens.
+- The same holds for functions that the engine's own functions hold, such as that of a window join; they are
+  found among its attributes. What a user's function holds is the user's business.
+- Only the calls count that the operator makes in the step of that name: a function may close itself.
 - Only what an operator does to its end is judged: nothing closes the functions of a process that is killed.
 """
 
@@ -19,7 +20,7 @@ from typing import Any, Final
 from onceproof.engine.functions import CheckpointListener, Function
 from onceproof.engine.operators.base import FunctionOperator, Operator
 from onceproof.engine.operators.window import WindowOperator
-from onceproof.harness.systems.simulation.window_watch import Deviations
+from onceproof.harness.systems.simulation.deviations import Deviations
 
 _OPENED: Final = ("open", "close")
 _NOTICES: Final = ("notify_checkpoint_complete", "notify_checkpoint_aborted")
@@ -61,21 +62,25 @@ class _Functions:
         """By function and method."""
         self._notices: list[tuple[str, int]] = []
         """What the function of the operator was notified of, since it was judged."""
+        self._step = ""
+        """What the operator is asked now."""
 
     def asked(self, name: str, answer: Callable[..., Any], *arguments: Any) -> Any:
         """Answer as the operator does, and judge what it has called."""
         if name == "open":
             self._hook_functions()
-        answered = answer(*arguments)
+        self._step = name
+        try:
+            answered = answer(*arguments)
+        finally:
+            self._step = ""
         if name in _NOTICES:
             listens = isinstance(self._operator.function, CheckpointListener)
             self._compare(name, [(name, *arguments)] * listens, self._notices)
             self._notices.clear()
-        elif name == "open":
-            own = _own_functions(self._operator)
-            self._compare(name, [1] * len(own), [self._calls[id(each), name] for each in own])
         else:
-            self._compare(name, self._counts("open"), self._counts(name))
+            counts = [self._calls[id(each), name] for each in self._functions]
+            self._compare(name, [1] * len(counts), counts)
         return answered
 
     def _hook_functions(self) -> None:
@@ -84,21 +89,19 @@ class _Functions:
             for name in _OPENED:
                 _hook(function, name, partial(self._called, id(function), name))
             # As in Flink, an operator notifies its function, and no other that this one holds.
-            for name in _NOTICES if isinstance(self._operator.function, CheckpointListener) else ():
-                if function is self._operator.function:
+            if function is self._operator.function and isinstance(function, CheckpointListener):
+                for name in _NOTICES:
                     _hook(function, name, partial(self._noticed, name))
             self._hooked.append(function)
 
     def _called(self, function: int, name: str, answer: Callable[..., Any], *arguments: Any) -> Any:
-        self._calls[function, name] += 1
+        self._calls[function, name] += name == self._step
         return answer(*arguments)
 
     def _noticed(self, name: str, answer: Callable[..., Any], checkpoint_id: int) -> Any:
-        self._notices.append((name, checkpoint_id))
+        if name == self._step:
+            self._notices.append((name, checkpoint_id))
         return answer(checkpoint_id)
-
-    def _counts(self, name: str) -> list[int]:
-        return [self._calls[id(each), name] for each in self._functions]
 
     def _compare(self, event: str, expected: list[Any], got: list[Any]) -> None:
         if got != expected and not self._watch.has_deviated:
@@ -119,4 +122,10 @@ def _with_held(functions: Sequence[Function]) -> Iterator[Function]:
 
 
 def _hook(owner: Any, name: str, asked: Callable[..., Any]) -> None:
-    vars(owner)[name] = partial(asked, getattr(owner, name))
+    answer = getattr(owner, name)
+
+    # A plain function: the explanation of failures looks at all other attributes of a user's function.
+    def hooked(*arguments: Any) -> Any:
+        return asked(answer, *arguments)
+
+    vars(owner)[name] = hooked

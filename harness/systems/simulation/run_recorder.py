@@ -27,7 +27,7 @@ from onceproof.engine.state.occurrences import Occurrence
 from onceproof.engine.state.timers import FiredTimers
 from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
-from onceproof.harness.model.family import Family, Rows, options_of
+from onceproof.harness.model.family import Rows
 from onceproof.harness.model.fault_kinds import FaultKind, Point
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import (
@@ -97,13 +97,7 @@ class RunRecorder:
     )
 
     def __init__(
-        self,
-        family: Family,
-        history: History,
-        clock: Clock,
-        log: SimulatedLog,
-        tracer: Tracer,
-        retention: RetentionWatch,
+        self, history: History, clock: Clock, log: SimulatedLog, tracer: Tracer, retention: RetentionWatch
     ) -> None:
         self._history = history
         self._clock = clock
@@ -124,8 +118,7 @@ class RunRecorder:
         self._occurrences: list[tuple[str, Occurrence]] = []
         """By key of ``Statistics.watched``, those of the states of all attempts."""
         self._processing_timers: list[tuple[str, FiredTimers]] = []
-        self.value_watch = None if options_of(family).draws_graphs else ValueWatch()
-        """None: the functions of a drawn job modify what they have emitted on purpose."""
+        self.value_watch = ValueWatch()
         self.observer: CheckpointObserver | None = None
         """Only a run whose checkpoints are looked into has one."""
 
@@ -289,7 +282,7 @@ class RunRecorder:
     def sum_up(self) -> None:
         """Add up what was counted while the run went on."""
         statistics = self._history.statistics
-        statistics.notes = () if self.value_watch is None else tuple(self.value_watch.findings())
+        statistics.notes = tuple(self.value_watch.findings())
         statistics.timers_before_end = sum(fired.before_end for fired in self._fired_timers)
         statistics.timers_at_end = sum(fired.at_end for fired in self._fired_timers)
         statistics.watched = self._watched()

@@ -265,6 +265,7 @@ class SimulatedIO(SinksByKind):
         self.has_sink = True
         self.table_keys = self.table_keys or keys
         if (rolls := _ROLLS.get(kind)) is not None:
+            # An object store without trouble would show nothing that objects_rolling does not.
             if kind == "files" and (self.system.has_consumer or self.parameters.get("trouble") == "none"):
                 move_files_in(self.system, _folder_sink)
                 return _folder_sink(self.system)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from onceproof.engine.elements import Record
 from onceproof.engine.key_groups import key_group_of
@@ -48,6 +48,7 @@ from onceproof.harness.specifications.windows import (
     WindowRules,
     WindowSpecification,
 )
+from onceproof.harness.systems.simulation.deviations import Deviations
 
 _SESSIONS: Final = (
     assigners.EventTimeSessionWindows,
@@ -137,21 +138,6 @@ def window_of(window: Any) -> Window:
     if type(window) is TimeWindow:
         return Window(window.start, window.end)
     return Window(window.id, ENDLESS) if type(window) is CountWindow else GLOBAL
-
-
-class Deviations(Protocol):
-    """Where watched operators say what deviates."""
-
-    @property
-    def has_deviated(self) -> bool:
-        """Whether nothing more is judged."""
-
-    @property
-    def step(self) -> int:
-        """The number of the current step."""
-
-    def deviate(self, machine: str, event: Any, expected: Any, got: Any) -> None:
-        """Note the first deviation."""
 
 
 Kept: TypeAlias = tuple[str, dict[str, KeyedWindows] | None]
@@ -356,16 +342,18 @@ class WatchedWindows(WindowOperator):
                 return
 
     def _compare_stored(self, event: str, stored: KeyedSnapshot) -> None:
-        """Judge of how many windows there is state: none of those that are over."""
+        """Compare how many windows have stored state: none that is over has any."""
         specification = self._judged()
         if specification is None:
             return
         keys = specification.keys.values()
-        expected = {
-            CONTENTS: sum(bool(elements) for of in keys for elements in of.contents.values()),
-            "count": sum(len(of.counts) for of in keys),
-            "fire-time": sum(len(of.next_fires) for of in keys),
-        }
+        expected = {CONTENTS: sum(bool(elements) for of in keys for elements in of.contents.values())}
+        # A function may have state of its own by the names that other triggers use.
+        match self._rules.trigger.kind:
+            case "count":
+                expected["count"] = sum(len(of.counts) for of in keys)
+            case "every":
+                expected["fire-time"] = sum(len(of.next_fires) for of in keys)
         for table in stored.tables:
             if len(table.entries) != expected.get(table.name, len(table.entries)):
                 what = f"state {table.name} of"

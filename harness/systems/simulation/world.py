@@ -130,7 +130,7 @@ class World:
         move_in(self.external)
         log = log_of(scenario)
         self.recorder = recorder = RunRecorder(
-            family, self.history, clock, log, tracer, RetentionWatch(self.storage, scenario.retained)
+            self.history, clock, log, tracer, RetentionWatch(self.storage, scenario.retained)
         )
         self.job = SimulatedJob(family, scenario, log, self.external)
         self.processes = processes = JobProcesses()

@@ -1,4 +1,4 @@
-"""Mutants of copies, ends of ranges and restores, as a change of the engine could bring them."""
+"""Mutants of copies, ends of ranges and restores, as a change to the engine could introduce them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ IN_WORKER = Fault("kill_task", "element", occurrence=3)
 
 @pytest.fixture(scope="module", autouse=True)
 def system(tmp_path_factory):
-    """The system whose drivers also look at the queries of tests that try none; its end ends them."""
+    """Of all tests: those that only look at a query start drivers, too, which end with the system."""
     with closing(StructuredStreamingSystem(tmp_path_factory.mktemp("runs"))) as system:
         yield system
 
