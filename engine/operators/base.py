@@ -43,6 +43,7 @@ from onceproof.engine.state.keyed import KeyedStateBackend
 from onceproof.engine.state.occurrences import Occurrence
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.raw import RAW, StatePartition, partitions_of, without_raw
+from onceproof.engine.state.rocksdb.databases import Databases
 from onceproof.engine.state.snapshot import OperatorSnapshot
 from onceproof.engine.state.timers import Timers
 from onceproof.engine.state.ttl_states import Lifetime
@@ -146,6 +147,8 @@ class OperatorContext(Struct, kw_only=True):
     has_finished: bool = False
     """Whether all subtasks of the operator had ended their data when the restored checkpoint was taken."""
     state_backend: StateBackendSettings = StateBackendSettings()
+    databases: Databases | None = None
+    """Opens databases; None: RocksDB does."""
     allow_pickle: bool = False
     settled: bool = False
     downstream: Downstream | None = None
@@ -203,7 +206,7 @@ class OperatorContext(Struct, kw_only=True):
                 self.max_parallelism, self.key_groups, key_type, self.clock, settings
             )
         backend.allow_pickle, backend.operator_name = self.allow_pickle, self.operator_name
-        backend.value_watch = self.value_watch
+        backend.value_watch, backend.databases = self.value_watch, self.databases
         if self.keyed is not None:
             backend.restore(without_raw(self.keyed), self.native, allow_pickle=self.allow_pickle)
         return backend

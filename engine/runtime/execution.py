@@ -34,6 +34,7 @@ from onceproof.engine.runtime.job_driver import JobDriver
 from onceproof.engine.runtime.job_warnings import UNSEEN, Delay, Stage
 from onceproof.engine.runtime.recovery import RecoverableStorage, Recovered
 from onceproof.engine.runtime.request_loop import EventLoopRequests
+from onceproof.engine.state.rocksdb.databases import Databases
 from onceproof.engine.task.events import (
     CANCEL,
     WALL_CLOCK_ADVANCED,
@@ -131,6 +132,10 @@ class Execution(JobDriver):
         """Return what finds values that the functions of the next attempt modify after handing them over."""
         return None
 
+    def databases(self) -> Databases | None:
+        """Return what opens the databases of tasks; None: RocksDB does."""
+        return None
+
     def task_watch(self, graph: JobGraph) -> TaskWatch | None:
         """Return what makes the machines of the next attempt's tasks, and compares what they answer."""
         return None
@@ -209,6 +214,7 @@ class Execution(JobDriver):
                 graph.settings.allow_pickled_state,
                 self._watches_elements,
                 state_backend=graph.settings.state_backend,
+                databases=self.databases(),
                 options=graph.settings.checkpoint_options(is_savepoint=False),
                 wall_clock=self.wall_clock,
                 job_id=graph.job_id,

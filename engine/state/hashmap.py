@@ -210,7 +210,7 @@ class HashMapStateBackend(KeyedStateBackend):
             # A checkpoint of the other backend. Imported late: only this case needs rocksdict.
             from onceproof.engine.state.rocksdb.transfer import export_part
 
-            for name, table in export_part(part, self.max_parallelism).items():
+            for name, table in export_part(part, self.max_parallelism, self.databases).items():
                 found = self._restored.get(name)
                 self._restored[name] = table if found is None else found.joined(name, table)
 

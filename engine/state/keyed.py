@@ -44,6 +44,7 @@ from onceproof.engine.state.interfaces import AggregatingState, ListState, MapSt
 from onceproof.engine.state.isolated import isolated
 from onceproof.engine.state.occurrences import Occurrence, WatchedReads
 from onceproof.engine.state.opaque import CheckedTable, limit_check, opaque_check
+from onceproof.engine.state.rocksdb.databases import Databases
 from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.states import (
     KeyedAggregatingState,
@@ -120,6 +121,7 @@ class KeyedStateBackend(ABC):
         "allow_pickle",
         "cleanups",
         "current_key",
+        "databases",
         "identify",
         "key_by_key",
         "key_group_range",
@@ -148,6 +150,8 @@ class KeyedStateBackend(ABC):
         """The identity of the key."""
         self.value_watch: ValueWatch | None = None
         """Finds, in a trial, values that functions modify in place."""
+        self.databases: Databases | None = None
+        """Opens databases, those of a restored checkpoint as well; None: RocksDB does."""
         self.allow_pickle = False
         """Whether the job allows pickled state; set before any state is registered."""
         self.operator_name = ""

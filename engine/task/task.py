@@ -89,6 +89,7 @@ from onceproof.engine.protocol_points import (
     Probe,
 )
 from onceproof.engine.protocol_points import END_OF_DATA as END_OF_DATA_POINT
+from onceproof.engine.state.rocksdb.databases import Databases
 from onceproof.engine.state.snapshot import OperatorSnapshot, TaskSnapshot
 from onceproof.engine.task.barriers.choice import barrier_handler
 from onceproof.engine.task.barriers.events import (
@@ -180,6 +181,8 @@ class TaskSettings(Struct, frozen=True):
     settled: bool = False
     """Whether the driver commits what checkpoints list, because tasks do not live that long (Spark)."""
     state_backend: StateBackendSettings = StateBackendSettings()
+    databases: Databases | None = None
+    """Opens databases; None: RocksDB does."""
     options: CheckpointOptions = ALIGNED_OPTIONS
     """How barriers of checkpoints travel; those of savepoints are always aligned."""
     wall_clock: WallClock = field(default_factory=WallClock)
@@ -750,6 +753,7 @@ class Task:
                 native=restored.native,
                 has_finished=restored.has_finished,
                 state_backend=settings.state_backend,
+                databases=settings.databases,
                 allow_pickle=settings.allow_pickle,
                 settled=settings.settled,
                 side_outputs=self._side_emits,

@@ -22,7 +22,6 @@ from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.file_envelope import StateError
 from onceproof.engine.state.keyed import KeyedStateBackend, Registered, unit_of
 from onceproof.engine.state.restoring import Reader, check_stored, no_clock
-from onceproof.engine.state.rocksdb.database import Database
 from onceproof.engine.state.rocksdb.database_tables import (
     REMEMBERED_ENTRIES,
     DatabaseTable,
@@ -31,8 +30,16 @@ from onceproof.engine.state.rocksdb.database_tables import (
     MapTable,
     ValueTable,
 )
+from onceproof.engine.state.rocksdb.databases import OpenDatabase
 from onceproof.engine.state.rocksdb.layout import EntryLayout, Keys
-from onceproof.engine.state.rocksdb.transfer import clip, export_checkpoint, import_table, merge, open_part
+from onceproof.engine.state.rocksdb.transfer import (
+    clip,
+    export_checkpoint,
+    given_or_rocksdb,
+    import_table,
+    merge,
+    open_part,
+)
 from onceproof.engine.state.snapshot import KeyedSnapshot, KeyGroupCache, NativeSnapshot
 from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription
 from onceproof.engine.state.ttl_states import Cleanup, TtlState
@@ -66,7 +73,7 @@ class RocksDBStateBackend(KeyedStateBackend):
         self._settings = StateBackendSettings() if settings is None else settings
         self._keys = Keys(self.key_type, max_parallelism)
         self._sequence = ElementNumbers()
-        self._database: Database | None = None
+        self._database: OpenDatabase | None = None
         self._descriptions: dict[str, TableDescription] = {}
         """The descriptions of all states in the database, registered or not."""
         self._snapshots: dict[int, NativeSnapshot | None] = {}
@@ -101,7 +108,13 @@ class RocksDBStateBackend(KeyedStateBackend):
         descriptions = dict(self._descriptions)
         files = database.checkpoint()
         exported = partial(
-            export_checkpoint, files, descriptions, self.key_group_range, self.max_parallelism, self._settings
+            export_checkpoint,
+            files,
+            descriptions,
+            self.key_group_range,
+            self.max_parallelism,
+            self._settings,
+            self.databases,
         )
         taken = NativeSnapshot(
             descriptions,
@@ -141,15 +154,15 @@ class RocksDBStateBackend(KeyedStateBackend):
         if self._database is not None:
             self._database.close()
 
-    def _opened(self) -> Database:
+    def _opened(self) -> OpenDatabase:
         if self._database is None:
-            self._database = Database.fresh(self._settings)
+            self._database = given_or_rocksdb(self.databases).fresh(self._settings)
         return self._database
 
     def _take_over(self, parts: Sequence[NativePart]) -> None:
         """Open the largest of the stored databases, and copy the others into it."""
         base = max(parts, key=NativePart.length)
-        database = self._database = open_part(base, self._settings, read_only=False)
+        database = self._database = open_part(base, self._settings, False, self.databases)
         clip(database, base.low, base.high)
         self._stored_files = {
             name: file
@@ -164,7 +177,7 @@ class RocksDBStateBackend(KeyedStateBackend):
                 self._describe(name, table)
             self._sequence.next = max(self._sequence.next, part.state.next_sequence)
             if part is not base:
-                merge(database, part, self._settings)
+                merge(database, part, self._settings, self.databases)
 
     def _describe(self, name: str, table: TableDescription) -> None:
         if self._descriptions.setdefault(name, table) != table:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from msgspec import Struct
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
@@ -37,7 +36,8 @@ from rocksdict import (
 
 from onceproof.engine.configuration.backend_options import UNIVERSAL
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.file_envelope import StateError, is_database_file
+from onceproof.engine.state.file_envelope import is_database_file
+from onceproof.engine.state.rocksdb.databases import DatabaseCheckpoint, DatabaseUnreadable
 from onceproof.engine.state.rocksdb.working_folders import Folder, WorkingFolders, note_opened
 
 BATCH: Final = 1000
@@ -99,10 +99,6 @@ def _options(settings: StateBackendSettings, tables: int, cache: BlockCache) -> 
         options.set_universal_compaction_options(style)
         options.set_level_zero_file_num_compaction_trigger(FILES_TOLERATED)
     return options
-
-
-class DatabaseUnreadable(StateError):
-    """A database cannot be opened. The message is one line."""
 
 
 class Database:
@@ -272,15 +268,3 @@ def _close_and_remove(rdict: Rdict, folder: Folder, owner: int, cache: BlockCach
         with suppress(Exception):
             rdict.close()
         folder.remove()
-
-
-class DatabaseCheckpoint(Struct, eq=False):
-    """A checkpoint of a database: its SST files below ``path``, and the content of its small files by name.
-
-    The files exist as long as this object.
-    """
-
-    folder: Any
-    path: str
-    tables: list[str]
-    small: dict[str, bytes]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from onceproof.engine.java_hashes import InvalidKey
 from onceproof.engine.state.file_envelope import StateError, pickle_refused
-from onceproof.engine.state.rocksdb.database import Database
+from onceproof.engine.state.rocksdb.databases import OpenDatabase
 from onceproof.engine.state.rocksdb.layout import (
     EntryLayout,
     after_prefix,
@@ -66,7 +66,7 @@ class DatabaseTable:
 
     def __init__(
         self,
-        database: Database,
+        database: OpenDatabase,
         layout: EntryLayout,
         unit: TypeInformation,
         key_groups: range,

@@ -16,8 +16,13 @@ import msgspec
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.file_envelope import DamagedFile, StateError
-from onceproof.engine.state.rocksdb.database import Database, DatabaseCheckpoint, DatabaseUnreadable
 from onceproof.engine.state.rocksdb.database_tables import ElementNumbers
+from onceproof.engine.state.rocksdb.databases import (
+    DatabaseCheckpoint,
+    Databases,
+    DatabaseUnreadable,
+    OpenDatabase,
+)
 from onceproof.engine.state.rocksdb.layout import (
     GROUP_BYTES,
     EntryLayout,
@@ -49,7 +54,7 @@ def layout_of(name: str, table: TableDescription, max_parallelism: int) -> Entry
 
 
 def import_table(
-    database: Database, name: str, table: EncodedTable, max_parallelism: int, sequence: ElementNumbers
+    database: OpenDatabase, name: str, table: EncodedTable, max_parallelism: int, sequence: ElementNumbers
 ) -> None:
     """Write a stored table into a database."""
     layout = layout_of(name, table.described(), max_parallelism)
@@ -112,7 +117,7 @@ def _rewriter(kind: TypeInformation) -> Callable[[Any], bytes]:
 
 
 def export_table(
-    database: Database, name: str, table: TableDescription, key_groups: range, max_parallelism: int
+    database: OpenDatabase, name: str, table: TableDescription, key_groups: range, max_parallelism: int
 ) -> EncodedTable:
     """Read a table out of a database."""
     layout = layout_of(name, table, max_parallelism)
@@ -126,7 +131,7 @@ def export_table(
     return EncodedTable(table.kind, table.key_type, table.value_type, counts, groups, table.namespace_type)
 
 
-def _held(database: Database, layout: EntryLayout, kind: str, prefix: bytes) -> list[tuple[Any, Any]]:
+def _held(database: OpenDatabase, layout: EntryLayout, kind: str, prefix: bytes) -> list[tuple[Any, Any]]:
     """Return the (entry, value) pairs of a table in one key group."""
 
     def entry_of(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes | None]:
@@ -150,13 +155,25 @@ def _held(database: Database, layout: EntryLayout, kind: str, prefix: bytes) -> 
 # Databases that a checkpoint holds.
 
 
-def open_part(part: NativePart, settings: StateBackendSettings, read_only: bool) -> Database:
+def given_or_rocksdb(databases: Databases | None) -> Databases:
+    """Return the databases that a driver gives, or those of RocksDB."""
+    if databases is not None:
+        return databases
+    # Imported late: only who opens a real database needs rocksdict.
+    from onceproof.engine.state.rocksdb.database import Database
+
+    return Database
+
+
+def open_part(
+    part: NativePart, settings: StateBackendSettings, read_only: bool, databases: Databases | None = None
+) -> OpenDatabase:
     """Open a copy of a stored database.
 
     Raises DamagedFile, and the errors of ``part.read``.
     """
     try:
-        return Database.of_files(_files(part), settings, read_only)
+        return given_or_rocksdb(databases).of_files(_files(part), settings, read_only)
     except DatabaseUnreadable as error:
         raise DamagedFile(part.path, f"the database that it names cannot be opened ({error})") from error
 
@@ -169,9 +186,11 @@ def _files(part: NativePart) -> Iterator[tuple[str, bytes]]:
         yield name, data
 
 
-def export_part(part: NativePart, max_parallelism: int) -> dict[str, EncodedTable]:
+def export_part(
+    part: NativePart, max_parallelism: int, databases: Databases | None = None
+) -> dict[str, EncodedTable]:
     """Read a part into the canonical form, for a hashmap backend."""
-    database = open_part(part, StateBackendSettings(), read_only=True)
+    database = open_part(part, StateBackendSettings(), True, databases)
     try:
         key_groups = range(part.low, part.high + 1)
         return {
@@ -188,9 +207,10 @@ def export_checkpoint(
     own_groups: tuple[int, int],
     max_parallelism: int,
     settings: StateBackendSettings,
+    databases: Databases | None = None,
 ) -> dict[str, EncodedTable]:
     """Read a checkpoint of a database into the canonical form, for a savepoint."""
-    database = Database.of_checkpoint(taken, settings)
+    database = given_or_rocksdb(databases).of_checkpoint(taken, settings)
     try:
         low, high = own_groups
         key_groups = range(low, high + 1)
@@ -202,16 +222,21 @@ def export_checkpoint(
         database.close()
 
 
-def clip(database: Database, low: int, high: int) -> None:
+def clip(database: OpenDatabase, low: int, high: int) -> None:
     """Delete all but an inclusive range of key groups."""
     begin, end = range_of_groups(low, high)
     database.delete_range(b"", begin)
     database.delete_range(end, b"\xff" * (GROUP_BYTES + 1))
 
 
-def merge(target: Database, part: NativePart, settings: StateBackendSettings) -> None:
+def merge(
+    target: OpenDatabase,
+    part: NativePart,
+    settings: StateBackendSettings,
+    databases: Databases | None = None,
+) -> None:
     """Copy the key groups of a part into a database."""
-    source = open_part(part, settings, read_only=True)
+    source = open_part(part, settings, True, databases)
     try:
         target.write(source.scan_range(*range_of_groups(part.low, part.high)))
     finally:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.rocksdb.database import BLOCK_CACHES, Database, DatabaseUnreadable
+from onceproof.engine.state.rocksdb.database import BLOCK_CACHES, Database
+from onceproof.engine.state.rocksdb.databases import DatabaseUnreadable
 from onceproof.engine.state.rocksdb.working_folders import WorkingFolders, remove_working_folders
 
 LEAVES_A_DATABASE = """

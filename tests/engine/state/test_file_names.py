@@ -24,7 +24,8 @@ from onceproof.engine.state.file_envelope import (
     seal,
 )
 from onceproof.engine.state.in_flight import ChannelIndex
-from onceproof.engine.state.rocksdb.database import Database, DatabaseUnreadable
+from onceproof.engine.state.rocksdb.database import Database
+from onceproof.engine.state.rocksdb.databases import DatabaseUnreadable
 from onceproof.engine.state.snapshot import decode_task_snapshot
 from onceproof.engine.state.stored import EncodedOperator, EncodedTable, NativeState, SnapshotIndex, StateFile
 from onceproof.engine.types import from_descriptor
