@@ -60,6 +60,7 @@ from onceproof.engine.runtime.job_log import JobLog
 from onceproof.engine.runtime.recovery import Recovered, metadata_path
 from onceproof.engine.runtime.restore_point import published_form
 from onceproof.engine.runtime.starting_point import StartingPoint
+from onceproof.engine.state.rocksdb.databases import Databases
 from onceproof.engine.state.snapshot import EncodedSnapshot, encode_task_snapshot
 from onceproof.engine.task.events import (
     WOKEN_UP,
@@ -185,6 +186,10 @@ class SimulatedProcess(Execution):
         watch = self._recorder.value_watch
         watch.forget()
         return watch
+
+    def databases(self) -> Databases | None:
+        """Return what opens the databases of the scenario."""
+        return self._ports.job.databases
 
     def source_waker(self) -> Callable[[TaskId], None]:
         """Let a living task hear at once that a request has an answer; sources are woken by their input."""

@@ -33,6 +33,7 @@ from onceproof.harness.model.job_settings import DELAY_GROWTH
 from onceproof.harness.model.scenario import Fault, Scenario, StateBackend
 from onceproof.harness.systems.job_configuration import check_configuration
 from onceproof.harness.systems.simulation.external_system import OPEN, TransactionalSystem
+from onceproof.harness.systems.simulation.modelled_databases import databases_for
 from onceproof.harness.systems.simulation.simulated_io import SimulatedIO, SimulatedLog
 
 SHARED_MEMORY: Final = "/dev/shm"
@@ -121,6 +122,7 @@ class SimulatedJob:
         "_log",
         "_scenario",
         "_settings",
+        "databases",
         "has_sink",
         "is_upgraded",
         "keyed_parallelism",
@@ -135,6 +137,8 @@ class SimulatedJob:
         self._log = log
         self._external = external
         self._settings = simulated_settings(scenario)
+        self.databases = databases_for(scenario)
+        """Opens databases; None: RocksDB does."""
         self.keyed_parallelism = scenario.parallelism
         """Of the keyed operators in the next attempt."""
         self.has_sink = False
