@@ -59,14 +59,10 @@ class DatabaseClosed(Exception):
 class _Closed:
     """Stands for what a closed database had."""
 
-    def __getattr__(self, name: str) -> Any:
+    def _refuse(self, *_: object) -> Any:
         raise DatabaseClosed("DB instance already closed")
 
-    def __len__(self) -> int:
-        raise DatabaseClosed("DB instance already closed")
-
-    def __contains__(self, key: object) -> bool:
-        raise DatabaseClosed("DB instance already closed")
+    __getattr__ = __len__ = __contains__ = _refuse
 
 
 _CLOSED: Final[Any] = _Closed()

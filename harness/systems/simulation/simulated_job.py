@@ -138,7 +138,7 @@ class SimulatedJob:
         self._external = external
         self._settings = simulated_settings(scenario)
         self.databases = databases_for(scenario)
-        """Opens databases; None: RocksDB does."""
+        """Opens databases, also for a job on the heap that restores one; None: RocksDB does."""
         self.keyed_parallelism = scenario.parallelism
         """Of the keyed operators in the next attempt."""
         self.has_sink = False

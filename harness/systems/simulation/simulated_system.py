@@ -97,7 +97,7 @@ class SimulatedSystem:
 
 
 class DatabaseSystem(SimulatedSystem):
-    """The simulation with keyed state in databases, each task's in a folder of its own."""
+    """The simulation with keyed state in databases: some in RocksDB's, most in a model of them."""
 
     name = NAME_WITH_DATABASES
 
