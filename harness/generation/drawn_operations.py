@@ -37,7 +37,7 @@ OPERATIONS: Final = 0.25
 """The share of scenarios with savepoints or stops."""
 AIMED_STOPS: Final = 0.05
 """The share of scenarios with a stop that is aimed at a fault."""
-AIMED_SAVEPOINTS: Final = 0.02
+AIMED_SAVEPOINTS: Final = 0.05
 """The share of scenarios with a savepoint that is slow, or with a kill between it and the next checkpoint."""
 ASKED_AT: Final[tuple[tuple[Point, int], ...]] = (
     ("element", 6),
