@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import count, islice
+from itertools import count, islice, product
 from pathlib import Path
 from random import Random
 from time import monotonic, sleep
@@ -36,8 +36,9 @@ from onceproof.harness.trials.trial import scenario_of, try_scenario
 SEQUENCES: Final = 8
 PARTS: Final = 4
 CALLS: Final = 120
-PATIENCE: Final = 2
-"""Seconds for RocksDB's threads to merge files."""
+LONGEST_MERGE_SECONDS: Final = 60.0
+MERGING: Final = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions")
+"""The figures of RocksDB that say whether its threads have files to merge."""
 ALIKE: Final = 1.6
 """How many times as long as the other a file may be."""
 
@@ -143,12 +144,10 @@ class Pair:
 
     def merged(self) -> tuple[list[str], Any] | None:
         """Wait until no more files are merged; return the names of all files, None where they differ."""
-        until = monotonic() + PATIENCE
-        while True:
+        real, modelled = (each.checkpoint() for each in self.both)
+        if real.tables != modelled.tables:
+            wait_for_merges(self.both[0])
             real, modelled = (each.checkpoint() for each in self.both)
-            if real.tables == modelled.tables or monotonic() > until:
-                break
-            sleep(0.005)
         if modelled.tables != real.tables:
             assert max(modelled.tables) == max(real.tables), "a merge gives one file"
             self.differing += 1
@@ -201,6 +200,14 @@ class Pair:
                 self.begin_anew()
             else:
                 self.settled = merged[0]
+
+
+def wait_for_merges(database: Any) -> None:
+    """Wait until the threads of RocksDB have no files to merge."""
+    until = monotonic() + LONGEST_MERGE_SECONDS
+    while any(database._rdict.property_int_value(name) for name in MERGING):
+        assert monotonic() < until, "RocksDB goes on merging files"
+        sleep(0.002)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -279,13 +286,20 @@ def damaged(files: Files, kind: str, damaged_name: str) -> Files:
 
 
 @pytest.mark.parametrize("is_read_only", [False, True])
-@pytest.mark.parametrize("kind", ["empty", "half", "flipped", "without"])
-@pytest.mark.parametrize("what", ["CURRENT", "MANIFEST-", "000008.sst", "000009.sst"])
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        (what, kind)
+        for what, kind in product(
+            ("CURRENT", "MANIFEST-", "000008.sst", "000009.sst"), ("empty", "half", "flipped", "without")
+        )
+        # RocksDB reads half a manifest, and CURRENT is shorter than what is flipped.
+        if (what, kind) not in (("MANIFEST-", "half"), ("CURRENT", "flipped"))
+    ],
+)
 def test_damaged_files_are_the_same_errors(
     what: str, kind: str, is_read_only: bool, settings: StateBackendSettings
 ) -> None:
-    if (what, kind) in (("MANIFEST-", "half"), ("CURRENT", "flipped")):
-        pytest.skip("RocksDB reads half a manifest; CURRENT is shorter")
     errors: list[Any] = []
     for maker in (Database, ModelledDatabases()):
         database = maker.fresh(settings)
