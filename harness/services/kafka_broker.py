@@ -19,7 +19,7 @@ from onceproof.harness.services.service import (
     LOOPBACK,
     ServerProcesses,
     ServiceError,
-    is_free,
+    becomes_free,
     keep_port,
     kept_port,
     last_lines,
@@ -28,7 +28,6 @@ from onceproof.harness.services.service import (
 _START_S: Final = 90.0
 _PROBE_S: Final = 2.0
 _PAUSE_S: Final = 0.05
-_FREE_S: Final = 1.5
 
 
 class KafkaBroker:
@@ -116,11 +115,7 @@ class KafkaBroker:
         if not (data / "meta.properties").exists():
             shutil.copytree(program.formatted, data, dirs_exist_ok=True)
         for port in filter(None, (self.port, controller_port, self.proxied_port)):
-            # Java that was killed a moment ago has its ports until its last thread has ended.
-            deadline = time.monotonic() + _FREE_S
-            while not is_free(port) and time.monotonic() < deadline:
-                time.sleep(_PAUSE_S)
-            if not is_free(port):
+            if not becomes_free(port):
                 raise ServiceError(
                     f"kafka: port {port} of {LOOPBACK} is taken: end what listens there, or remove"
                     f" {self.folder} for a broker with another port"

@@ -25,7 +25,7 @@ from onceproof.harness.services.service import (
     LOOPBACK,
     ServerProcesses,
     ServiceError,
-    is_free,
+    becomes_free,
     keep_port,
     kept_port,
     last_lines,
@@ -90,7 +90,7 @@ class ObjectStoreServer:
         if not self.is_running():
             command = self._command()
             keep_port(self.folder, "server", self.port)
-            if not is_free(self.port):
+            if not becomes_free(self.port):
                 raise ServiceError(
                     f"s3: port {self.port} of {LOOPBACK} is taken: end what listens there, or remove"
                     f" {self.folder} for a server with another port"

@@ -31,7 +31,7 @@ from onceproof.harness.services.service import (
     ServerProcesses,
     ServiceError,
     ServiceMissing,
-    is_free,
+    becomes_free,
     keep_port,
     kept_port,
     last_lines,
@@ -116,7 +116,7 @@ class PostgresServer:
         programs = self._programs()
         if not self._data.exists():
             self._make_data(programs)
-        if not is_free(self.port):
+        if not becomes_free(self.port):
             raise ServiceError(
                 f"postgres: port {self.port} of {LOOPBACK} is taken: end what listens there, or remove"
                 f" {self.folder} for a server with another port"

@@ -37,6 +37,7 @@ _PR_SET_PDEATHSIG: Final = 1
 # Loaded beforehand: between fork and exec nothing may be imported.
 _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 _STOP_S: Final = 20.0
+_FREE_S: Final = 5.0
 
 
 class ServiceError(Exception):
@@ -236,6 +237,19 @@ def is_free(port: int) -> bool:
             probe.bind((LOOPBACK, port))
         except OSError:
             return False
+    return True
+
+
+def becomes_free(port: int) -> bool:
+    """Return whether nothing listens on a port before long.
+
+    A server that was killed a moment ago has its ports until its last thread or child has ended.
+    """
+    until = time.monotonic() + _FREE_S
+    while not is_free(port):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
     return True
 
 
