@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from onceproof.harness.checkers.known_failures import KnownSignature
@@ -140,7 +141,8 @@ def test_replay_runs_the_scenario_of_a_file_unchanged(broken: Family, tmp_path: 
     [failure] = proof.failures
     assert (proof.seed, failure.scenario, failure.path, failure.count) == (None, found, path, 1)
     assert [each.name for each in tmp_path.glob("*.json")] == ["one.json"]
-    path.write_text(to_json(replace(found, faults=())))
+    # A stop or a savepoint may be what shows the mistake.
+    path.write_text(to_json(replace(found, faults=(), operations=UNSET)))
     assert replay(broken, SIMULATED, path).failures == ()
     with pytest.raises(
         FamilyError, match=r"one\.json: a scenario of family 'forgetful', not of 'word_count'"
