@@ -19,8 +19,6 @@ from functools import cache
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from onceproof.harness.model.chance import derived_seed
-
 LEAST_SEED = -(2**63)
 LARGEST_SEED = 2**63 - 1
 """The seeds of runs are signed 64-bit numbers, those of scenarios the ones of 0 and more among them."""
@@ -28,8 +26,6 @@ LARGEST_SEED = 2**63 - 1
 CHECKED_TWICE = 64
 """One scenario in this many is run twice, to check that it gives the same trace."""
 
-REAL_DATABASES = 16
-"""One scenario in this many keeps its databases in RocksDB; the others have a model of it."""
 
 CONTINUED = 32
 """Of one scenario in this many, the checkpoints are examined, and one of them is restored."""
@@ -105,14 +101,6 @@ def is_replayed(seed: int | None) -> bool:
     Every other one: all of them would cost three tenths of a run. The lowest bit decides other things.
     """
     return seed is None or seed % 4 < 2
-
-
-def has_real_databases(seed: int | None) -> bool:
-    """Return whether a scenario's databases are those of RocksDB, by its seed; they are if it has none.
-
-    The bits of the seed decide other things, which are to come with either kind.
-    """
-    return seed is None or derived_seed("databases of RocksDB", seed) % REAL_DATABASES == 0
 
 
 def is_continued(seed: int | None) -> bool:

@@ -19,7 +19,7 @@ from onceproof.harness.trials import mutant_trials as mutation
 from onceproof.harness.trials.mutant_trials import Result, measure, measure_all
 from onceproof.harness.trials.trial import try_scenario
 from tests.planted.catalogue import find_mutant
-from tests.planted.kills import recorded_kills, tried_where_recorded
+from tests.planted.kills import SEED
 
 FAMILY = load_family("word_count")
 
@@ -185,9 +185,7 @@ def test_a_stuck_run_that_was_stopped_in_time_is_shrunk_as_stuck(monkeypatch: py
     # Where the run is watched, the specification of barriers is the first to see the bug.
     monkeypatch.setattr(conformance_watch, "is_replayed", lambda seed: False)
     stuck = find_mutant("late-barrier-blocks")
-    recorded = tried_where_recorded(stuck, recorded_kills()[stuck.id], 0)
-    assert recorded is not None
-    killing = recorded.killing
+    killing = measure(stuck, [load_family("full_join")], SEED, limit=1, shrink_runs=0).killing
     assert killing is not None
     assert killing.signature == ("liveness", "stuck")
     family = load_family(killing.family)

@@ -26,10 +26,13 @@ from onceproof.engine.state.rocksdb.working_folders import remove_working_folder
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.seeds import REAL_DATABASES, has_real_databases
 from onceproof.harness.systems.simulation import simulated_job
 from onceproof.harness.systems.simulation.comparison_runs import recorded_checkpoints
-from onceproof.harness.systems.simulation.modelled_databases import ModelledDatabases
+from onceproof.harness.systems.simulation.modelled_databases import (
+    REAL_DATABASES,
+    ModelledDatabases,
+    has_real_databases,
+)
 from onceproof.harness.systems.simulation.modelled_merges import FILES_TOLERATED
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 

@@ -27,8 +27,8 @@ from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.file_envelope import is_database_file
 from onceproof.engine.state.rocksdb.databases import DatabaseCheckpoint, Databases, DatabaseUnreadable
 from onceproof.engine.state.rocksdb.working_folders import Folder, WorkingFolders
+from onceproof.harness.model.chance import derived_seed
 from onceproof.harness.model.scenario import Scenario
-from onceproof.harness.model.seeds import has_real_databases
 from onceproof.harness.systems.simulation.modelled_files import (
     CURRENT,
     MANIFEST,
@@ -50,6 +50,8 @@ from onceproof.harness.systems.simulation.modelled_merges import (
 
 BATCH: Final = 1000
 FIRST_NUMBER: Final = 4
+REAL_DATABASES: Final = 16
+"""One scenario in this many keeps its databases in RocksDB; the others have a model of it."""
 
 
 class DatabaseClosed(Exception):
@@ -291,6 +293,14 @@ class ModelledDatabases:
             with open(os.path.join(taken.path, name), "rb") as file:
                 tables.append((name, file.read()))
         return self.of_files((*taken.small.items(), *tables), settings, read_only=True)
+
+
+def has_real_databases(seed: int | None) -> bool:
+    """Return whether a scenario's databases are those of RocksDB, by its seed; they are if it has none.
+
+    The bits of the seed decide other things, which are to come with either kind.
+    """
+    return seed is None or derived_seed("databases of RocksDB", seed) % REAL_DATABASES == 0
 
 
 def databases_for(scenario: Scenario) -> Databases | None:
