@@ -13,6 +13,7 @@ from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.fault_kinds import Point
+from onceproof.harness.model.job_settings import CheckpointMode
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import (
     Fault,
@@ -39,7 +40,8 @@ def calm(*operations: Operation) -> Scenario:
         for each in (generate(FAMILY, seed) for seed in range(200))
         if each.record_count() > 60 and each.max_parallelism >= 4 and each.is_exactly_once
     )
-    return replace(scenario, faults=(), operations=operations, checkpoint_timeout_ms=100_000)
+    mode = CheckpointMode()
+    return replace(scenario, mode=mode, faults=(), operations=operations, checkpoint_timeout_ms=100_000)
 
 
 def met(scenario: Scenario) -> Counter[str]:
