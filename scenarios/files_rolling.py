@@ -2,9 +2,8 @@
 
 A transaction has several files. In the simulation each is an upload in parts, and the workload says what goes
 wrong between the store and its clients: a request that lands after its writer is dead, a part that is stored
-half, a request that is performed twice, a list that is stale. Where
-there is no trouble, as in six of ten scenarios, and where a consumer takes visible files away, they are in
-folders.
+half, a request that is performed twice, a list that is stale. Where there is no trouble, as in six of ten
+scenarios, and where a consumer takes visible files away, they are in folders.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ LARGEST_SEED = 2**63 - 1
 CHECKED_TWICE = 64
 """One scenario in this many is run twice, to check that it gives the same trace."""
 
-
 CONTINUED = 32
 """Of one scenario in this many, the checkpoints are examined, and one of them is restored."""
 

@@ -269,53 +269,44 @@ class Settle(MapFunction):
         return lane, key, origin, number[0] if type(number) is list else number
 
 
-class Changing:
-    """Mixed into a function: emits its values in another form, and changes each as soon as it goes on."""
+EMITTING: Final = (
+    *("flat_map", "process", "on_timer"),
+    *("process_element", "process_element1", "process_element2", "process_broadcast_element"),
+)
+"""The methods of functions that return any number of results."""
 
-    form: str
-    emitted: Any = None
-    """What ``map`` has returned last; none of it is state."""
 
-    def map(self, value: Any) -> Any:
-        change(self.emitted)
-        self.emitted = emitted_as(super().map(value), self.form)  # type: ignore[misc]
-        return self.emitted
+def changing(function: Any, form: str) -> Any:
+    """Return a class that emits what ``function`` does in another form, and changes it when it goes on."""
+    engine = "onceproof.engine"
+    # What only the interface has stays there: the engine asks whether a function has timers.
+    own = {name for each in function.__mro__ if engine not in each.__module__ for name in vars(each)}
+    methods: dict[str, Any] = {
+        name: changing_each(getattr(function, name), form) for name in EMITTING if name in own
+    }
+    if "map" in own:
+        methods["map"] = changing_the_last(function.map, form)
+    return type(f"Changing{function.__name__}", (function,), methods)
 
-    def flat_map(self, value: Any) -> Iterator[Any]:
-        yield from self._changing(super().flat_map(value))  # type: ignore[misc]
 
-    def process_element(self, *arguments: Any) -> Iterator[Any]:
-        yield from self._changing(super().process_element(*arguments))  # type: ignore[misc]
+def changing_each(method: Any, form: str) -> Any:
+    """Return a method that changes each of its results as soon as it is asked for the next."""
 
-    def process_element1(self, *arguments: Any) -> Iterator[Any]:
-        yield from self._changing(super().process_element1(*arguments))  # type: ignore[misc]
-
-    def process_element2(self, *arguments: Any) -> Iterator[Any]:
-        yield from self._changing(super().process_element2(*arguments))  # type: ignore[misc]
-
-    def process_broadcast_element(self, *arguments: Any) -> Iterator[Any]:
-        yield from self._changing(super().process_broadcast_element(*arguments))  # type: ignore[misc]
-
-    def process(self, *arguments: Any) -> Iterator[Any]:
-        yield from self._changing(super().process(*arguments))  # type: ignore[misc]
-
-    def _changing(self, results: Any) -> Iterator[Any]:
-        for result in results or ():
-            emitted = emitted_as(result, self.form)
+    def emits(self: Any, *arguments: Any) -> Iterator[Any]:
+        for result in method(self, *arguments) or ():
+            emitted = emitted_as(result, form)
             yield emitted
             change(emitted)
 
-
-class ChangingAtTimers(Changing):
-    """The same for a function with timers: the engine must not take others for one."""
-
-    def on_timer(self, *arguments: Any) -> Iterator[Any]:
-        yield from self._changing(super().on_timer(*arguments))  # type: ignore[misc]
+    return emits
 
 
-def changing(function: type, form: str) -> Any:
-    """Return a class that does what ``function`` does, and changes what it has emitted."""
-    engine = "onceproof.engine"
-    has_timers = any("on_timer" in vars(each) and engine not in each.__module__ for each in function.__mro__)
-    base = ChangingAtTimers if has_timers else Changing
-    return type(f"Changing{function.__name__}", (base, function), {"form": form})
+def changing_the_last(method: Any, form: str) -> Any:
+    """Return a method with one result, which it changes when it is called again."""
+
+    def emits(self: Any, value: Any) -> Any:
+        change(vars(self).get("emitted"))
+        self.emitted = emitted_as(method(self, value), form)
+        return self.emitted
+
+    return emits

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.rocksdb.database import Database
 from onceproof.engine.state.rocksdb.databases import (
+    FILES_TOLERATED,
     DatabaseCheckpoint,
     Databases,
     DatabaseUnreadable,
@@ -33,7 +34,6 @@ from onceproof.harness.systems.simulation.modelled_databases import (
     ModelledDatabases,
     has_real_databases,
 )
-from onceproof.harness.systems.simulation.modelled_merges import FILES_TOLERATED
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 SEQUENCES: Final = 8

@@ -36,17 +36,17 @@ from rocksdict import (
 
 from onceproof.engine.configuration.backend_options import UNIVERSAL
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.file_envelope import is_database_file
-from onceproof.engine.state.rocksdb.databases import DatabaseCheckpoint, DatabaseUnreadable
+from onceproof.engine.state.rocksdb.databases import (
+    BATCH,
+    FILES_MERGED,
+    FILES_TOLERATED,
+    DatabaseCheckpoint,
+    DatabaseUnreadable,
+    check_file_name,
+)
 from onceproof.engine.state.rocksdb.working_folders import Folder, WorkingFolders, note_opened
 
-BATCH: Final = 1000
-"""The number of writes in a batch."""
 BLOOM_BITS: Final = 10
-FILES_TOLERATED: Final = 8
-FILES_MERGED: Final = 4
-"""Each checkpoint adds a small SST file. RocksDB merges at least FILES_MERGED of them once there are
-FILES_TOLERATED. Lower numbers double what incremental checkpoints store."""
 TABLE_SUFFIX: Final = ".sst"
 FEW_TABLES: Final = 16
 """Up to so many one thread opens the files of tables. To start the 16 threads of RocksDB takes longer."""
@@ -155,8 +155,7 @@ class Database:
         os.mkdir(path)
         tables = 0
         for name, content in files:
-            if not is_database_file(name):
-                raise DatabaseUnreadable(f"it has a file {name!r}, which is not a name of a database's file")
+            check_file_name(name)
             tables += name.endswith(TABLE_SUFFIX)
             with open(os.path.join(path, name), "wb") as file:
                 file.write(content)

@@ -7,16 +7,29 @@ of them, because opening a real one costs as much as a small job. Nothing here i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.file_envelope import StateError
+from onceproof.engine.state.file_envelope import StateError, is_database_file
+
+BATCH: Final = 1000
+"""The number of writes in a batch."""
+FILES_TOLERATED: Final = 8
+FILES_MERGED: Final = 4
+"""Each checkpoint adds a small SST file. A database merges at least FILES_MERGED of them once there are
+FILES_TOLERATED. Lower numbers double what incremental checkpoints store."""
 
 
 class DatabaseUnreadable(StateError):
     """A database cannot be opened. The message is one line."""
+
+
+def check_file_name(name: str) -> None:
+    """Raise DatabaseUnreadable unless a name is one of a database's file."""
+    if not is_database_file(name):
+        raise DatabaseUnreadable(f"it has a file {name!r}, which is not a name of a database's file")
 
 
 class DatabaseCheckpoint(Struct, eq=False):

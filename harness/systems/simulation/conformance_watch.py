@@ -22,9 +22,7 @@ from onceproof.engine.graph import JobGraph, JobVertex, PartitionerKind
 from onceproof.engine.messages import TaskId
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.task.barriers.choice import barrier_handler
-from onceproof.engine.task.barriers.events import (
-    BarrierHandler,
-)
+from onceproof.engine.task.barriers.events import BarrierHandler
 from onceproof.engine.task.events import Restore
 from onceproof.engine.task.task import Task
 from onceproof.engine.watermarks.valve import TimeElement, WatermarkValve

@@ -24,8 +24,13 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from onceproof.engine.configuration.backends import StateBackendSettings
-from onceproof.engine.state.file_envelope import is_database_file
-from onceproof.engine.state.rocksdb.databases import DatabaseCheckpoint, Databases, DatabaseUnreadable
+from onceproof.engine.state.rocksdb.databases import (
+    BATCH,
+    FILES_TOLERATED,
+    DatabaseCheckpoint,
+    Databases,
+    check_file_name,
+)
 from onceproof.engine.state.rocksdb.working_folders import Folder, WorkingFolders
 from onceproof.harness.model.chance import derived_seed
 from onceproof.harness.model.scenario import Scenario
@@ -42,13 +47,11 @@ from onceproof.harness.systems.simulation.modelled_files import (
     table_of,
 )
 from onceproof.harness.systems.simulation.modelled_merges import (
-    FILES_TOLERATED,
     apply,
     files_to_merge,
     merged,
 )
 
-BATCH: Final = 1000
 FIRST_NUMBER: Final = 4
 REAL_DATABASES: Final = 16
 """One scenario in this many keeps its databases in RocksDB; the others have a model of it."""
@@ -274,8 +277,7 @@ class ModelledDatabases:
         """
         contents: dict[str, bytes] = {}
         for name, content in files:
-            if not is_database_file(name):
-                raise DatabaseUnreadable(f"it has a file {name!r}, which is not a name of a database's file")
+            check_file_name(name)
             contents[name] = content
         if CURRENT not in contents and not read_only:
             # It is made where there is none.

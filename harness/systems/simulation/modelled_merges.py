@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from onceproof.engine.state.rocksdb.databases import FILES_MERGED, FILES_TOLERATED
 from onceproof.harness.systems.simulation.modelled_files import Content, Entries, Range, TableFile
 
-FILES_TOLERATED: Final = 8
-FILES_MERGED: Final = 4
-"""At least so many files are merged once there are FILES_TOLERATED, as the engine asks of RocksDB."""
 SIZE_AMPLIFICATION: Final = 2
 """Everything is merged once the newer files are so many times as large as the oldest."""
 LEFT_OF_NEWER: Final = 0.9
