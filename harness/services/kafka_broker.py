@@ -88,7 +88,7 @@ class KafkaBroker:
 
     def pause(self) -> None:
         """Stop the broker with SIGSTOP: connections stay, nothing is answered."""
-        self._processes.send(signal.SIGSTOP)
+        self._processes.pause()
 
     def resume(self) -> None:
         """Let a paused broker run on."""

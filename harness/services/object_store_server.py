@@ -109,7 +109,7 @@ class ObjectStoreServer:
 
     def pause(self) -> None:
         """Stop the server with SIGSTOP: connections stay, nothing is answered."""
-        self._processes.send(signal.SIGSTOP)
+        self._processes.pause()
 
     def resume(self) -> None:
         """Let a paused server run on."""

@@ -156,7 +156,7 @@ class PostgresServer:
 
     def pause(self) -> None:
         """Stop all processes of the server with SIGSTOP."""
-        self.processes.send(signal.SIGSTOP)
+        self.processes.pause()
 
     def resume(self) -> None:
         """Let paused processes run on."""

@@ -166,6 +166,13 @@ class ServerProcesses:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(number)
 
+    def pause(self) -> None:
+        """Stop all with SIGSTOP, and wait until they are: the signal takes effect after it was sent."""
+        self.send(signal.SIGSTOP)
+        until = time.monotonic() + _STOP_S
+        while not all(map(_is_stopped, self.living())) and time.monotonic() < until:
+            time.sleep(0.01)
+
     def kill(self) -> None:
         """Kill all with SIGKILL, and wait until they are gone."""
         self.end(signal.SIGKILL)
@@ -201,6 +208,12 @@ class ServerProcesses:
             return [(int(pid), float(started)) for pid, started in json.loads(self._record.read_bytes())]
         except (OSError, ValueError, TypeError):
             return []
+
+
+def _is_stopped(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.status() == psutil.STATUS_STOPPED)
+    return True
 
 
 def _leave(child: subprocess.Popen[bytes], parent: int, dies_with_parent: bool) -> None:

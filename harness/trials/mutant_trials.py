@@ -24,6 +24,7 @@ from __future__ import annotations
 import gc
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -418,13 +419,16 @@ def _time_limit(run_seconds: float) -> Iterator[None]:
     collected = gc.isenabled()
     # What is raised in a callback of the collector is swallowed there, and the run would go on for ever.
     gc.disable()
-    for timer, _, seconds in clocks:
-        signal.setitimer(timer, seconds)
-    try:
-        yield
-    finally:
-        for (timer, number, _), handler in zip(clocks, before, strict=True):
-            signal.setitimer(timer, 0)
-            signal.signal(number, handler)
-        if collected:
-            gc.enable()
+    with warnings.catch_warnings():
+        # A run that is stopped while it opens a file has had no time to close it.
+        warnings.simplefilter("ignore", ResourceWarning)
+        for timer, _, seconds in clocks:
+            signal.setitimer(timer, seconds)
+        try:
+            yield
+        finally:
+            for (timer, number, _), handler in zip(clocks, before, strict=True):
+                signal.setitimer(timer, 0)
+                signal.signal(number, handler)
+            if collected:
+                gc.enable()

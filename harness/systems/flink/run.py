@@ -29,6 +29,7 @@ from onceproof.harness.systems.flink.history import FlinkHistory, Pass
 from onceproof.harness.systems.flink.order import FlinkOrder
 from onceproof.harness.systems.flink.pool import FlinkPool
 from onceproof.harness.systems.flink.topic_log import TopicLog
+from onceproof.harness.systems.kit.patience import Patience
 from onceproof.harness.systems.kit.system import lengths_of
 from onceproof.harness.systems.process.job_specification import HIDDEN
 
@@ -120,14 +121,15 @@ class FlinkRun:
         self._cluster = self.pool.cluster()
         if any(FAULTS[fault.kind].strikes == "process" for fault in self.faults):
             self.pool.prepare_spare()
-        begun_without_waiting = time.monotonic()
+        events = self._history.history.events
+        patience = Patience(self.seconds, lambda: len(events))
         try:
             self._submit()
             while not self._is_over:
                 self._look()
                 self._strike()
                 self._follow()
-                if time.monotonic() - begun_without_waiting > self.seconds:
+                if patience.is_over():
                     self._history.out_of_time(self._what_it_does())
                     self._cancel()
                     break

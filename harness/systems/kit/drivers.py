@@ -27,7 +27,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -43,6 +42,7 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.kit.incarnations import Ending, JobRun, last_line
+from onceproof.harness.systems.kit.patience import Patience, bytes_logged
 from onceproof.harness.systems.process.fault_board import BoardFile, BoardState, FaultBoard, Kills
 from onceproof.harness.systems.process.job_specification import Spec, read_spec
 from onceproof.harness.systems.process.process_table import end_session
@@ -107,15 +107,15 @@ class Driver:
         """Wait until the driver can take a job. Raises DriverFailed if it does not start."""
         if self._ready:
             return
-        line, _ = self._read_line(_SECONDS_TO_START)
+        line, _ = self._read_line(Patience(_SECONDS_TO_START))
         if line != READY:
             reason = last_line(self._log)
             self.end()
             raise DriverFailed(f"the driver process did not start: {reason}")
         self._ready = True
 
-    def run(self, specification: Path, seconds: float) -> Answer:
-        """Run the job of a specification file for at most ``seconds``.
+    def run(self, specification: Path, patience: Patience) -> Answer:
+        """Run the job of a specification file; a driver whose time is over is killed.
 
         If the driver dies, all processes of its session are dead when this method returns.
         """
@@ -124,7 +124,7 @@ class Driver:
         with suppress(BrokenPipeError):
             self._process.stdin.write(f"{specification}\n".encode())
             self._process.stdin.flush()
-        line, in_time = self._read_line(seconds)
+        line, in_time = self._read_line(patience)
         word, _, code = line.partition(" ")
         if word == ENDED and in_time:
             return Answer(int(code), in_time)
@@ -140,17 +140,12 @@ class Driver:
         """Kill the process and its session, and delete its folder."""
         self._finalizer()
 
-    def _read_line(self, seconds: float) -> tuple[str, bool]:
-        """Return the driver's next line, empty if it died, and whether it came within ``seconds``."""
+    def _read_line(self, patience: Patience) -> tuple[str, bool]:
+        """Return the driver's next line, empty if it died, and whether it came in time."""
         assert self._process.stdout is not None
-        timer = threading.Timer(seconds, self._process.kill)
-        timer.start()
-        try:
+        with patience.ended_by(self._process.kill) as is_in_time:
             line = self._process.stdout.readline()
-        finally:
-            in_time = timer.is_alive()
-            timer.cancel()
-        return line.decode().strip(), in_time
+        return line.decode().strip(), is_in_time()
 
 
 def _finish(process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -255,7 +250,8 @@ class DriverRun(JobRun):
         if self.needs_another_driver():
             self.drivers.prepare()
         try:
-            answer = driver.run(path, self.process_seconds)
+            log = self.events_path(number)
+            answer = driver.run(path, Patience(self.process_seconds, lambda: bytes_logged(log)))
             at = time.monotonic_ns()
             last_words = f"exit code {answer.code}: {driver.last_words()}"
         except BaseException:
@@ -266,7 +262,7 @@ class DriverRun(JobRun):
             at=at,
             was_killed=answer.code in self.deaths,
             in_time=answer.in_time,
-            events=read_all_events(self.events_path(number)),
+            events=read_all_events(log),
             last_words=last_words,
         )
 

@@ -38,7 +38,7 @@ class DriverSystem(ABC):
 
     Args:
         folder: where the folders of runs are made, and kept; None: temporary ones.
-        process_seconds: the longest time that a process may take; 0: ``longest_process_seconds``.
+        process_seconds: how long a process may show nothing new; 0: ``longest_process_seconds``.
     """
 
     name: ClassVar[str]

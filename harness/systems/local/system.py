@@ -22,7 +22,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -53,6 +52,7 @@ from onceproof.harness.systems.fault_clock import ClockState
 from onceproof.harness.systems.filed_input import write_files
 from onceproof.harness.systems.kit.incarnations import Ending, JobRun, last_line, trial_folder
 from onceproof.harness.systems.kit.job_history import JobHistory
+from onceproof.harness.systems.kit.patience import Patience, bytes_logged
 from onceproof.harness.systems.kit.run_history import HistoryBuilder
 from onceproof.harness.systems.kit.system import lengths_of
 from onceproof.harness.systems.local.points import (
@@ -274,10 +274,10 @@ def damages_in(folder: str, read: Callable[[str], bytes]) -> list[str]:
 class LocalRun(JobRun):
     """The run of one job on the local runtime.
 
-    ``process_seconds`` is the time limit of each process. ``started`` is called with each process, so that
-    the caller can kill it. With ``moves_output`` every second process writes its part files into another
-    folder, in buckets and in files of a few rows, and must commit the pending ones of the process before it
-    where they are.
+    ``process_seconds`` is how long a process may show nothing new. ``started`` is called with each process,
+    so that the caller can kill it. With ``moves_output`` every second process writes its part files into
+    another folder, in buckets and in files of a few rows, and must commit the pending ones of the process
+    before it where they are.
     """
 
     moves_output: bool = False
@@ -339,27 +339,26 @@ class LocalRun(JobRun):
         """Called when a process is dead; does nothing by default."""
 
     def live(self, number: int, path: Path) -> Ending:
-        """Start a process, wait for its end, and return how it ended; kill it after ``process_seconds``."""
+        """Start a process, wait for its end, and return how it ended; kill it when its time is over."""
         said = self.folder / f"process-{number}.txt"
         begun = time.monotonic_ns()
         with said.open("wb") as stream:
             process = self.start(path, stream)
-        # wait() with a time-out polls at growing intervals, which would lengthen measured recovery times.
-        timer = threading.Timer(self.process_seconds, process.kill)
-        timer.start()
+        log = self.events_path(number)
+        patience = Patience(self.process_seconds, lambda: bytes_logged(log))
         try:
-            if self.started is not None:
-                self.started(process)
-            process.wait()
+            # wait() with a time-out polls at growing intervals, which would lengthen measured recovery times.
+            with patience.ended_by(process.kill) as is_in_time:
+                if self.started is not None:
+                    self.started(process)
+                process.wait()
         finally:
-            in_time = timer.is_alive()
-            timer.cancel()
             if process.poll() is None:
                 process.kill()
                 process.wait()
             self.is_dead(process)
         at = time.monotonic_ns()
-        events = read_all_events(self.events_path(number))
+        events = read_all_events(log)
         # A process has started when it logs the first event of the job.
         self.waited_seconds += ((events[0]["at"] if events else at) - begun) / 1e9
         for watch in self.watches:
@@ -367,7 +366,7 @@ class LocalRun(JobRun):
         return Ending(
             at=at,
             was_killed=process.returncode == -signal.SIGKILL,
-            in_time=in_time,
+            in_time=is_in_time(),
             events=events,
             last_words=f"exit code {process.returncode}: {last_line(said)}",
             says_success=process.returncode == 0,

@@ -33,6 +33,9 @@ STILL: Final = 0.002
 """A scenario that computes for less than this part of its time does nothing. Under a load of many processes
 for each core, one that wants to compute gets more."""
 
+WAKE_SECONDS: Final = 0.002
+"""Processor time that a scenario may seem to use because a tick wakes its process."""
+
 WALL_FACTOR: Final = 60
 """A scenario that computes a little, without an end, may take this many times its processor time."""
 
@@ -149,7 +152,7 @@ class _Timer:
         # Without what the ticks themselves have used.
         worked = time.process_time() - self._left
         self._used += worked
-        self._moved += worked
+        self._moved += max(0.0, worked - WAKE_SECONDS)
         self._ticks += 1
         self._still += 1
         if self._moved > STILL * self._seconds:

@@ -23,6 +23,7 @@ from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.family import Family, FamilyError, Records, options_of
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.kit.drivers import Driver, Drivers
+from onceproof.harness.systems.kit.patience import Patience
 from onceproof.harness.systems.kit.system import DriverSystem
 from onceproof.harness.systems.process.job_specification import Spec, read_records
 from onceproof.harness.systems.structured import points
@@ -57,7 +58,7 @@ def look_at_query(address: str) -> Look:
     with TemporaryDirectory(prefix="onceproof-look-") as folder:
         path = Path(folder) / f"query{LOOK_SUFFIX}"
         path.write_text(address, encoding="utf-8")
-        driver.run(path, StructuredStreamingSystem.longest_process_seconds)
+        driver.run(path, Patience(StructuredStreamingSystem.longest_process_seconds))
         words = driver.last_words()
         _drivers.give_back(driver)
         try:

@@ -157,7 +157,7 @@ def test_a_function_that_does_not_return_is_named_with_its_line(
     file = source_file(family)
     number = 1 + Path(str(file)).read_text(encoding="utf-8").splitlines().index(f"    {deed}")
     with (
-        seconds_for_each(0.2),
+        seconds_for_each(1.0),
         pytest.raises(FamilyError, match=f"{member}\\(\\) {found}, in {member} \\({file}:{number}\\)"),
     ):
         check_family(family)

@@ -43,7 +43,7 @@ def test_a_test_of_pytest_names_operator_and_line_that_do_not_return(
 ) -> None:
     path = slow(forgetful, deed)
     family = load_family(str(path))
-    with seconds_for_each(0.2):
+    with seconds_for_each(1.0):
         [failure] = prove(family, SimulatedSystem(), 0, range(3), tmp_path).failures
     assert failure.signature[1].startswith(anomaly)
     line = 1 + path.read_text(encoding="utf-8").splitlines().index(f"        {deed}")

@@ -23,6 +23,7 @@ from onceproof.harness.model.history import ATTEMPT_STARTED, ERROR, INPUT_READ, 
 from onceproof.harness.model.mutants import MutantError
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.systems.kit.drivers import DriverFailed
+from onceproof.harness.systems.kit.patience import Patience
 from onceproof.harness.systems.kit.run_history import OUTSIDE
 from onceproof.harness.systems.process.job_specification import spec_of
 from onceproof.harness.systems.process.process_table import session_members
@@ -403,7 +404,7 @@ def test_driver_that_cannot_start_gives_the_cause_in_one_line(monkeypatch):
 
 def test_driver_reports_a_specification_that_it_cannot_read(system, tmp_path):
     driver = system.drivers.take()
-    answer = driver.run(tmp_path / "none.json", 60)
+    answer = driver.run(tmp_path / "none.json", Patience(60))
     assert (answer.code, answer.in_time) == (2, True)
     assert "none.json: [Errno 2] No such file" in driver.last_words()
     system.drivers.give_back(driver)
