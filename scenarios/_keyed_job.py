@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from onceproof.engine.connectors.source import ForwardingReader, Source, SourceIdentity, SplitReader
+from onceproof.engine.connectors.source import (
+    ForwardingReader,
+    Source,
+    SourceIdentity,
+    SplitDiscovery,
+    SplitReader,
+)
 from onceproof.engine.functions import AggregateFunction, MapFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.types import Types
@@ -59,6 +65,34 @@ class LabelledSource(Source):
         return self._source.identity()
 
 
+class GrowingSource(LabelledSource):
+    """Begins with some of the splits, and finds the others while the job runs, where the source below can.
+
+    A split that comes late changes no row of a job without event time.
+    """
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.is_bounded = source.is_bounded
+        self.can_discover = source.can_discover
+        self.discovery_interval_ms = source.discovery_interval_ms
+
+    def splits_for(self, parallelism: int) -> Sequence[str]:
+        splits = sorted(self.splits())
+        return splits[: (len(splits) + 1) // 2] if self.can_discover else splits
+
+    def owner_of(self, split: str, parallelism: int) -> int | None:
+        return self._source.owner_of(split, parallelism)
+
+    def discovery(
+        self,
+        list_splits: Callable[[], Sequence[str]],
+        is_new: Callable[[str], bool],
+        wake_up: Callable[[], None],
+    ) -> SplitDiscovery:
+        return self._source.discovery(list_splits, is_new, wake_up)
+
+
 class _LabellingReader(ForwardingReader):
     def __init__(self, reader: SplitReader, label: str, placing: Placing) -> None:
         super().__init__(reader)
@@ -99,7 +133,7 @@ def label_and_key(value: tuple[Any, ...]) -> tuple[str, str]:
 
 def keyed_records(env: StreamExecutionEnvironment, io: JobIO, source: str) -> KeyedStream:
     """Read the records of the source ``source``, keyed by split and first column."""
-    records = env.from_source(LabelledSource(io.source(source)), None, source).uid(source)
+    records = env.from_source(GrowingSource(io.source(source)), None, source).uid(source)
     return records.set_parallelism(io.source_parallelism).key_by(label_and_key, LABELLED_KEY)
 
 

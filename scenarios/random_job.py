@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "random_job"
-generator_version = 10
+generator_version = 11
 tasks: dict[str, Role] = {"left": "source", "s1": "sink"}
 """Those of the job without a graph; ``tasks_with`` has those of each graph."""
 record_schema = "key STRING, origin STRING, number BIGINT"
@@ -83,7 +83,12 @@ def sends_batches(parameters: Mapping[str, Parameter]) -> bool:
     return any(sink.form == "write_ahead" for sink in graph_of(parameters).sinks)
 
 
+def in_batch(parameters: Mapping[str, Parameter]) -> bool:
+    return graph_of(parameters).in_batch
+
+
 options = FamilyOptions(
+    batch=in_batch,
     declares=True,
     sends_batches=sends_batches,
     arrival_states=arrival_states,

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 VARIABLE = "ONCEPROOF_TEST"
-MOST_LOOKS = 600
+MOST_LOOKS = 2400
 SECONDS_BETWEEN_LOOKS = 0.05
 KNOWN = ("java", "postgres", "versitygw", "moto_server", "pyspark.daemon", "multiprocessing.resource_tracker")
 """Words in the commands of servers, of Spark, and of what Python starts once for a process."""

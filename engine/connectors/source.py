@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 class SplitDiscovery:
-    """The thread of one subtask that looks for splits that have come since the job has started.
+    """What one subtask knows of splits that have come since the job has started, and the thread that looks.
 
     Flink's enumerator runs beside the job master and hands splits out. Here each subtask looks for itself,
     because a split belongs to the subtask that ``Source.owner_of`` names, and which splits are known is in
@@ -41,27 +41,30 @@ class SplitDiscovery:
     listing that fails is logged and tried again: what is read already is not disturbed.
 
     Args:
-        source: lists the splits and says whose they are.
-        interval_ms: the time between two listings.
+        list_splits: returns all splits.
         is_new: whether a split is one that this subtask is to read and does not read yet.
         wake_up: has the task polled.
     """
 
     def __init__(
-        self, source: Source, interval_ms: int, is_new: Callable[[str], bool], wake_up: Callable[[], None]
+        self,
+        list_splits: Callable[[], Sequence[str]],
+        is_new: Callable[[str], bool],
+        wake_up: Callable[[], None],
     ) -> None:
-        self._source = source
-        self._interval_s = interval_ms / 1000
+        self._list_splits = list_splits
         self._is_new = is_new
         self._wake_up = wake_up
         self._found: deque[str] = deque()
         self._seen: set[str] = set()
         self._stopped = Event()
-        self._thread = Thread(target=self._run, name="split discovery", daemon=True)
 
-    def start(self) -> None:
-        """Begin with a listing at once: splits may have come while the job was down."""
-        self._thread.start()
+    def start(self, interval_ms: int) -> None:
+        """Look with so much time between two listings.
+
+        The first one comes at once: splits may have come while the job was down.
+        """
+        Thread(target=self._run, args=(interval_ms / 1000,), name="split discovery", daemon=True).start()
 
     def take(self) -> str | None:
         """Return the next split that was found, or None. It never waits."""
@@ -71,20 +74,25 @@ class SplitDiscovery:
         """End the thread; a listing that is under way ends by itself."""
         self._stopped.set()
 
+    def look(self) -> bool:
+        """List the splits, and wake the task if some are new. Return whether some are."""
+        try:
+            splits = self._list_splits()
+        except BaseException as error:
+            _logger.warning("new splits cannot be looked for, it is tried again: %s", error)
+            splits = ()
+        found = [split for split in splits if split not in self._seen and self._is_new(split)]
+        if found:
+            self._seen.update(found)
+            self._found.extend(found)
+            self._wake_up()
+        return bool(found)
+
     @runs_user_code
-    def _run(self) -> None:
+    def _run(self, interval_s: float) -> None:
         while not self._stopped.is_set():
-            try:
-                splits = self._source.splits()
-            except BaseException as error:
-                _logger.warning("new splits cannot be looked for, it is tried again: %s", error)
-                splits = ()
-            found = [split for split in splits if split not in self._seen and self._is_new(split)]
-            if found:
-                self._seen.update(found)
-                self._found.extend(found)
-                self._wake_up()
-            self._stopped.wait(self._interval_s)
+            self.look()
+            self._stopped.wait(interval_s)
 
 
 DEFAULT_RETRY_MS: Final = 50
@@ -239,6 +247,18 @@ class Source(ABC):
         None: the sorted splits are dealt out one after the other; so it is by default.
         """
         return None
+
+    def discovery(
+        self,
+        list_splits: Callable[[], Sequence[str]],
+        is_new: Callable[[str], bool],
+        wake_up: Callable[[], None],
+    ) -> SplitDiscovery:
+        """Return what looks for new splits of a subtask, not started: a thread that lists all of them.
+
+        A source around another one passes its own ``list_splits`` on to the inner one.
+        """
+        return SplitDiscovery(list_splits, is_new, wake_up)
 
     def open_discovered_split(self, split: str) -> SplitReader:
         """Return a reader of a split that came after the job had started; by default as of any other."""

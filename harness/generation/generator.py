@@ -51,6 +51,7 @@ from onceproof.harness.generation.fault_patterns import (
 )
 from onceproof.harness.generation.late_patterns import (
     draw_failed_calls,
+    draw_failed_database,
     draw_lost_row,
     draw_refused_batches,
 )
@@ -210,8 +211,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         unfit=unfit,
         ends=_ends_of(family, workload),
     )
-    faults, met, sizes = _draw_trouble(chance, seed, stage, parallelism, any_backend, drawing)
-    met += draw_upgrade(family, seed, stage)
+    faults, met, sizes = _draw_trouble(family, chance, seed, stage, parallelism, drawing)
     natural = STEPS_PER_RECORD * records + (2 + stage.checkpoints) * (steps + len(tasks))
     delays = (restart_delay + interval) * len((*faults, *sizes)) + sum(map(held_up_ms, faults))
     schedule = draw_schedule(chance, natural, drawing.schedules)
@@ -222,6 +222,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     hurried = tolerates and not met and chance.chance(0.8 if waits or _is_too_late(faults, short) else 0.3)
     timeout = _short_timeout(chance, mode, 2, steps) if waits else short
     in_databases = any_backend and _draws_databases(chance, faults, seed)
+    faults = _with_failed_database(faults, seed, stage) if in_databases else faults
     return Scenario(
         family=family.name,
         generator_version=generator_version(family),
@@ -247,8 +248,12 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         incremental=chance.chance(INCREMENTAL) if in_databases else UNSET,
         watermark_interval_ms=draw_watermark_interval(chance),
         buffer_records=chance.weighted(BUFFER_RECORDS),
-        endless=(chance.chance(ENDLESS) and not hurried and not options_of(family).batch) or UNSET,
+        endless=(chance.chance(ENDLESS) and not hurried and not _in_batch(family, workload)) or UNSET,
     )
+
+
+def _in_batch(family: Family, workload: Workload) -> bool:
+    return options_of(family).in_batch_with(workload.parameters)
 
 
 def _records_passed_on(family: Family, workload: Workload) -> int:
@@ -430,9 +435,10 @@ def _is_too_late(faults: tuple[Fault, ...], timeout: int) -> bool:
 
 
 def _draw_trouble(
-    chance: Chance, seed: int, stage: JobOutline, parallelism: int, any_backend: bool, drawing: Drawing
+    family: Family, chance: Chance, seed: int, stage: JobOutline, parallelism: int, drawing: Drawing
 ) -> tuple[tuple[Fault, ...], tuple[Operation, ...], tuple[Operation, ...]]:
     """Draw the faults, the operation that is aimed at some of them, if there is one, and other requests."""
+    any_backend = options_of(family).any_backend
     rare = _draw_rare_faults(seed, stage)
     aimed: tuple[Fault, ...] = ()
     met: tuple[Operation, ...] = ()
@@ -447,7 +453,7 @@ def _draw_trouble(
         aimed, met, restarts, drawn = path, requests, (), ()
     sizes = draw_rescales(Chance(_random_of(derived_seed("rescales", seed))), stage, parallelism)
     cancel = draw_cancel(Chance(_random_of(derived_seed("cancels", seed))), stage, any_backend=any_backend)
-    return (*(aimed or restarts), *drawn, *rare), met, (*sizes, *cancel)
+    return (*(aimed or restarts), *drawn, *rare), met + draw_upgrade(family, seed, stage), (*sizes, *cancel)
 
 
 def _discards_of_a_database(faults: tuple[Fault, ...], seed: int) -> bool:
@@ -465,6 +471,11 @@ def _draw_rare_faults(seed: int, stage: JobOutline) -> tuple[Fault, ...]:
             for fault in draw(Chance(_random_of(derived_seed(name, seed))), stage)
         ]
     )
+
+
+def _with_failed_database(faults: tuple[Fault, ...], seed: int, stage: JobOutline) -> tuple[Fault, ...]:
+    failed = draw_failed_database(Chance(_random_of(derived_seed("failed databases", seed))), stage)
+    return (*faults, *failed)[:MOST_FAULTS]
 
 
 _RARE_FAULTS: Final = {

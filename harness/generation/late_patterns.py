@@ -42,6 +42,8 @@ LOST_ROWS: Final = 0.25
 
 FAILED_CALLS: Final = 0.4
 """The share of the scenarios with sinks or sources of the user's own in which calls of theirs fail."""
+FAILED_DATABASES: Final = 0.3
+"""The share of the scenarios with databases in which the disk of one fails."""
 
 
 def draw_refused_batches(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
@@ -79,6 +81,22 @@ def draw_failed_calls(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
     failed = Fault("fail_call", "element", ANY_TASK, 0, nth, means=chance.weighted((("", 2), ("answer", 1))))
     # Each counts the calls that no fault before it has struck: what is tried again fails again.
     return (failed,) * chance.weighted(((1, 4), (2, 1), (3, 1)))
+
+
+def draw_failed_database(chance: Chance, stage: JobOutline) -> tuple[Fault, ...]:
+    """Draw, for some scenarios with databases, that the disk of one or two of them fails.
+
+    ``chance`` is of this draw alone: all other scenarios are what they are without it.
+    """
+    if not chance.chance(FAILED_DATABASES):
+        return ()
+    faults = []
+    for _ in range(chance.weighted(((1, 3), (2, 1)))):
+        # Each task opens a database in each attempt, and writes its files for each checkpoint.
+        point: Point = chance.weighted((("snapshotted", 2), ("restoring", 1)))
+        uses = len(stage.tasks) * (stage.checkpoints if point == "snapshotted" else 1)
+        faults.append(Fault("fail_database", point, ANY_TASK, 0, chance.integer(1, max(1, uses))))
+    return tuple(faults)
 
 
 def call_takes_place_late(chance: Chance, stage: JobOutline) -> list[Fault]:

@@ -48,6 +48,8 @@ class Capability(StrEnum):
     """A row that was handed over is lost, and its producer hears of it later."""
     FAILED_CALLS = "failed_calls", "It replaces the sinks and sources of a user's own."
     """What a user's own sinks and sources call can fail, so that their handling of errors runs."""
+    DATABASE_FAULTS = "database_faults", "Its databases are real, on a disk that works."
+    """The databases of keyed state can fail, as those whose disk fails."""
     LEAVING_FUNCTIONS = "leaving_functions", "Functions that leave are tried on this engine alone."
     """A function of the job can raise what is no Exception, fork, or change the folder of its process."""
     CHANGED_INPUT = "changed_input", "Input that changes is tried on the sources of this engine alone."

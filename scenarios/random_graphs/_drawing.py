@@ -12,6 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -76,6 +77,8 @@ CALLS: Final = 0.6
 """The share of graphs with a vertex that calls all of a state, or has windows of any kind."""
 PANES: Final = 0.65
 """The share of these with windows."""
+IN_BATCH: Final = 0.1
+"""The share of graphs in BATCH mode, among those that need no order."""
 CHANGING_SHARE: Final = 0.2
 """The share of vertices that emit values in another form, among those that may."""
 ON_TIME: Final = 20
@@ -131,7 +134,7 @@ def with_additions(chance: Chance, graph: Graph) -> Graph:
     """Return a graph with more in it.
 
     One more vertex may call all of a state or have windows of any kind, and some vertices emit objects that
-    they change afterwards.
+    they change afterwards. The job may run in BATCH mode.
 
     Args:
         chance: apart from that of the graph, whose draws it leaves as they are.
@@ -160,6 +163,9 @@ def with_additions(chance: Chance, graph: Graph) -> Graph:
         else each
         for each in vertices
     ]
+    if chance.chance(IN_BATCH):
+        with suppress(GraphError):
+            return checked(tuple(changed), in_batch=True)
     return checked(tuple(changed))
 
 

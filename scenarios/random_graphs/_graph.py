@@ -8,6 +8,8 @@ The rules this module lives by:
 - A line of a file may be anything. ``graph_of`` refuses what is no graph with one line that names the vertex.
 - ``output_of`` says what is certain of a stream whatever the schedule does. A vertex is legitimate only where
   its input has what it needs: then the rows of the job follow from the records alone.
+- In BATCH mode, which the parameter ``mode`` says, an exchange sorts values by key and time, and what a
+  vertex emits may come at the end. So nothing is in the order of the records, and all may be held back.
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ OWN_STATES: Final[Mapping[str, tuple[str, ...]]] = {
 
 SOURCES: Final = ("left", "right")
 SIDE: Final = "s"
+MODE: Final = "mode"
+BATCH: Final = "batch"
 SINK: Final = "sink"
 COPIED: Final = "copied"
 """The word for the operator in front of a fold in bundles."""
@@ -220,6 +224,8 @@ class Graph:
 
     vertices: tuple[Vertex, ...]
     streams: Mapping[str, Certain] = field(default_factory=dict)
+    in_batch: bool = False
+    """Whether the job runs in BATCH mode."""
 
     @property
     def operators(self) -> tuple[Vertex, ...]:
@@ -239,7 +245,9 @@ class Graph:
 
     def parameters(self) -> dict[str, str]:
         """The graph as parameters of a scenario."""
-        return {vertex.name: str(vertex) for vertex in self.vertices}
+        return {vertex.name: str(vertex) for vertex in self.vertices} | (
+            {MODE: BATCH} if self.in_batch else {}
+        )
 
 
 PLAIN: Final = (Vertex("s1", SINK, "two_phase", ("left",), "hash", "sink"),)
@@ -249,13 +257,16 @@ PLAIN: Final = (Vertex("s1", SINK, "two_phase", ("left",), "hash", "sink"),)
 def graph_of(parameters: Mapping[str, object]) -> Graph:
     """Return the graph in the parameters of a scenario. Raises GraphError, a line that names the vertex."""
     lines = [(name, str(line)) for name, line in parameters.items() if _NAME.fullmatch(name)]
-    return _parsed(tuple(lines))
+    mode = parameters.get(MODE, "")
+    if mode not in ("", BATCH):
+        raise GraphError(f"{MODE}: {mode!r} is no mode: leave it out, or say {BATCH}")
+    return _parsed(tuple(lines), mode == BATCH)
 
 
 @lru_cache(maxsize=256)
-def _parsed(lines: tuple[tuple[str, str], ...]) -> Graph:
+def _parsed(lines: tuple[tuple[str, str], ...], in_batch: bool) -> Graph:
     vertices = [_vertex(name, line) for name, line in sorted(lines, key=_place)]
-    return checked(tuple(vertices) or PLAIN)
+    return checked(tuple(vertices) or PLAIN, in_batch)
 
 
 def _place(line: tuple[str, str]) -> tuple[bool, str]:
@@ -288,9 +299,9 @@ def _vertex(name: str, line: str) -> Vertex:
     return Vertex(name, kind, form, inputs, edge, at, int(most), **flags, panes=panes, emits=emits)
 
 
-def checked(vertices: tuple[Vertex, ...]) -> Graph:
+def checked(vertices: tuple[Vertex, ...], in_batch: bool = False) -> Graph:
     """Return vertices as a graph, with what is certain of each stream. Raises GraphError."""
-    streams = {name: Certain(size=1) for name in SOURCES}
+    streams = {name: Certain(ordered=not in_batch, holds=in_batch, size=1) for name in SOURCES}
     parallelisms = dict.fromkeys(SOURCES, ("source", 0))
     for vertex in vertices:
         _check_words(vertex)
@@ -307,7 +318,7 @@ def checked(vertices: tuple[Vertex, ...]) -> Graph:
         for name in names:
             streams[name] = output
             parallelisms[name] = (vertex.parallelism, vertex.max_parallelism)
-    graph = Graph(vertices, streams)
+    graph = Graph(vertices, streams, in_batch)
     if not graph.sinks:
         raise GraphError("s1: the graph has no sink: give one, as in 'sink of=left'")
     if len({sink.form == "write_ahead" for sink in graph.sinks}) == 2:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -64,13 +63,14 @@ def test_example_of_a_source_without_end_clicks_every_second():
             clicked.append((time.monotonic(), value))
 
     names["clicks"].add_sink(Keep())
+    begun = time.monotonic()
     client = names["env"].execute_async("clicks")
     while len(clicked) < 3:
         assert not client.get_job_execution_result().done()
         time.sleep(0.01)
     client.cancel().result(PATIENCE_SECONDS)
-    pauses = [later - moment for (moment, _), (later, _) in pairwise(clicked)]
-    assert min(pauses) > 0.9
+    # Counted from the start: on a busy machine the sink may get a click late, and the next one in time.
+    assert all(moment - begun > 0.9 * place for place, (moment, _) in enumerate(clicked))
     for _, (user, url, timestamp) in clicked:
         assert user in ("Mary", "Alice", "Bob", "Cary")
         assert url.startswith("./")

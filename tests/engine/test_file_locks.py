@@ -36,9 +36,9 @@ def forked_holder(tmp_path):
             child = os.fork()
             if child == 0:
                 print("ready", os.getpid(), flush=True)
-                time.sleep(60)
+                time.sleep(600)
                 os._exit(0)
-            time.sleep(60)
+            time.sleep(600)
             """
         )
         parent = subprocess.Popen(

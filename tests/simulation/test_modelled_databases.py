@@ -35,11 +35,11 @@ from onceproof.harness.systems.simulation.modelled_databases import (
     has_real_databases,
 )
 from onceproof.harness.trials.trial import scenario_of, try_scenario
+from tests.patience import PATIENCE_SECONDS
 
 SEQUENCES: Final = 8
 PARTS: Final = 4
 CALLS: Final = 120
-LONGEST_MERGE_SECONDS: Final = 60.0
 MERGING: Final = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions")
 """The figures of RocksDB that say whether its threads have files to merge."""
 ALIKE: Final = 1.6
@@ -207,7 +207,7 @@ class Pair:
 
 def wait_for_merges(database: Any) -> None:
     """Wait until the threads of RocksDB have no files to merge."""
-    until = monotonic() + LONGEST_MERGE_SECONDS
+    until = monotonic() + PATIENCE_SECONDS
     while any(database._rdict.property_int_value(name) for name in MERGING):
         assert monotonic() < until, "RocksDB goes on merging files"
         sleep(0.002)

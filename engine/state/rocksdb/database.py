@@ -8,8 +8,9 @@ The rules this module lives by:
   that do change are read into memory.
 - The databases of a process share one block cache, because they share its memory. It ends with the last of
   them: otherwise it would fill up with the blocks of databases whose attempts are dead.
-- A full disk is an OSError with its number and the folder, as it is for Python's own files. It is no
-  damage of the checkpoint that is restored.
+- What the operating system refuses, such as a full disk or too many open files, is an OSError with its number
+  and the folder, as it is for Python's own files. It passes, and is no damage of the checkpoint that is
+  restored.
 """
 
 from __future__ import annotations
@@ -53,7 +54,16 @@ FEW_TABLES: Final = 16
 NEEDED: Final = ("CURRENT", "MANIFEST-")
 """The files that opening a database needs, besides its SST files."""
 
-_DISK_IS_FULL: Final = {os.strerror(number): number for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
+_REFUSALS: Final = {
+    os.strerror(number): number
+    for number in (
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+        *(errno.EACCES, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT),
+    )
+}
+"""By their words, the errors of the operating system. A missing file is not among them: it is damage."""
+_OF_THE_SYSTEM: Final = "IO error: "
+"""How the binding's message begins."""
 
 
 class BlockCache:
@@ -122,7 +132,7 @@ class Database:
         self._path = path
         cache = BlockCache.of(settings.block_cache_bytes)
         try:
-            with _full_disk_named(path):
+            with _refusals_named(path):
                 self._rdict = Rdict(path, _options(settings, tables, cache), access_type=access)
         except OSError:
             raise
@@ -205,7 +215,7 @@ class Database:
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = ()) -> None:
         """Apply the deletes, then the puts, in batches."""
         batch = WriteBatch(raw_mode=True)
-        with _full_disk_named(self._path):
+        with _refusals_named(self._path):
             for key in deletes:
                 batch.delete(key)
                 if len(batch) >= BATCH:
@@ -227,7 +237,7 @@ class Database:
         """Return a checkpoint of the database as of now."""
         folder = self._folders.make()
         path = os.path.join(folder.path, "checkpoint")
-        with _full_disk_named(path):
+        with _refusals_named(path):
             Checkpoint(self._rdict).create_checkpoint(path)
         tables: list[str] = []
         small: dict[str, bytes] = {}
@@ -245,14 +255,16 @@ class Database:
 
 
 @contextmanager
-def _full_disk_named(path: str) -> Iterator[None]:
-    """Raise the binding's error of a full disk as an OSError. The binding gives only a message."""
+def _refusals_named(path: str) -> Iterator[None]:
+    """Raise what the operating system has refused as an OSError. The binding gives only a message."""
     try:
         yield
     except Exception as error:
-        for text, number in _DISK_IS_FULL.items():
-            if text in str(error) and not isinstance(error, OSError):
-                raise OSError(number, text, path) from error
+        said = str(error)
+        if said.startswith(_OF_THE_SYSTEM):
+            for text, number in _REFUSALS.items():
+                if text in said:
+                    raise OSError(number, text, path) from error
         raise
 
 

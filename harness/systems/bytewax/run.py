@@ -16,16 +16,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
-from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.services.service import free_port
 from onceproof.harness.systems.kit.drivers import (
     UNREADABLE,
     ForkedKills,
@@ -135,11 +134,10 @@ def _epoch_interval(spec: Spec, pace: timedelta) -> timedelta:
 
 def _free_addresses(number: int) -> list[str]:
     """Return addresses of this machine at which no process listens."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    ports: dict[int, None] = {}
+    while len(ports) < number:
+        ports[free_port()] = None
+    return [f"127.0.0.1:{port}" for port in ports]
 
 
 def _codes(children: list[int]) -> list[int]:

@@ -35,7 +35,7 @@ OPEN_FILE: Final = "open file of a dead attempt"
 TIMER: Final = "timer of a dead attempt"
 SNAPSHOT: Final = "waiting snapshot of a dead attempt"
 VOID_SNAPSHOT: Final = "waiting snapshot of an aborted checkpoint"
-_SECONDS_TO_END: Final = 2.0
+_SECONDS_TO_END: Final = 10.0
 _DESCRIPTORS: Final = "/proc/self/fd"
 
 

@@ -90,7 +90,7 @@ TIMES_WHERE_STRUCK: Final = 3
 SAVEPOINT_FILE: Final = "deleted file of a savepoint"
 CHILD: Final = "onceproof.harness.systems.local.run"
 ORPHAN: Final = "process without a coordinator"
-SECONDS_TO_END: Final = 5.0
+SECONDS_TO_END: Final = 15.0
 """How long workers may take to end after their coordinator."""
 
 STRUCK: Final = (POSTGRES, KAFKA, S3)

@@ -112,7 +112,7 @@ class TrialServer(ABC, Generic[Server]):
 
 PACE_S: Final = 0.01
 """From one record to the next."""
-_SECONDS_TO_DELETE: Final = 10.0
+_SECONDS_TO_DELETE: Final = 60.0
 _SECONDS_BETWEEN_LOOKS: Final = 0.02
 
 

@@ -30,6 +30,7 @@ from onceproof.harness.systems.fault_clock import FaultClock, MasterKilled, Powe
 from onceproof.harness.systems.leaving_functions import RAISED, leave
 from onceproof.harness.systems.simulation.actions import CLASS_INDEX
 from onceproof.harness.systems.simulation.agenda import Agenda, Clock
+from onceproof.harness.systems.simulation.modelled_databases import ModelledDatabases
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_job import SimulatedJob
 from onceproof.harness.systems.simulation.user_requests import UserRequests
@@ -130,6 +131,8 @@ class FaultInjector:
         """Where a message, write or commit has to ask for a fault."""
         self.watches_elements = ELEMENT in self._watched
         """Whether tasks have to report each plain record."""
+        if self._faults.at_databases and isinstance(job.databases, ModelledDatabases):
+            job.databases.fault_at = self.database_fault
 
     def watch_everything(self) -> None:
         """Have plain records and all messages, writes and commits reported; call it before the run begins."""
@@ -201,6 +204,14 @@ class FaultInjector:
     def call_fault(self) -> Fault | None:
         """Return the fault of the call that a sink or source of the user's is about to make, if any."""
         return self.row_fault()
+
+    def database_fault(self, point: str) -> Fault | None:
+        """Return the fault of the files that a database of the running task is about to use, if any."""
+        task = self._living.running_task()
+        fault = None if task is None else self._faults.database_at(point, task.name)
+        if fault is not None and task is not None:
+            self._fire(fault, task.name)
+        return fault
 
     def _fault_of_call(self, point: str) -> Fault | None:
         task = self._living.running_task()

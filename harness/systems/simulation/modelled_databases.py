@@ -6,10 +6,12 @@ Rules:
   merging of files. Calls drawn at random are made on it and on RocksDB, and compared
   (`tests/simulation/test_modelled_databases.py`).
 - The seeds of some scenarios choose the real one all the same, and so do scenarios without a seed: what the
-  shrinker reports, the real one shows.
+  shrinker reports, the real one shows. Only a scenario whose disk fails always has the model.
 - Numbers of files are RocksDB's: opening takes four of them, a flush and the result of a merge one each.
 - What RocksDB's threads decide, whether files are merged before a checkpoint looks for them or behind it, the
   checksum of the newest file decides.
+- A fault of the disk is raised where files are written or read: when a checkpoint is taken, and when a
+  database is opened.
 - Memory is never full: a scenario writes less than fits into a write buffer.
 - Files are written when a checkpoint names them. They lie in the working folders of the engine, and are
   removed with the database and its checkpoints.
@@ -17,13 +19,15 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
 from onceproof.engine.configuration.backends import StateBackendSettings
+from onceproof.engine.protocol_points import RESTORING, SNAPSHOTTED
 from onceproof.engine.state.rocksdb.databases import (
     BATCH,
     FILES_TOLERATED,
@@ -33,7 +37,9 @@ from onceproof.engine.state.rocksdb.databases import (
 )
 from onceproof.engine.state.rocksdb.working_folders import Folder, WorkingFolders
 from onceproof.harness.model.chance import derived_seed
-from onceproof.harness.model.scenario import Scenario
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.injected_error import InjectedError
+from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.systems.simulation.modelled_files import (
     CURRENT,
     MANIFEST,
@@ -91,6 +97,7 @@ class ModelledDatabase:
         "_refusal",
         "_settings",
         "_values",
+        "_write",
         "_written",
     )
 
@@ -101,8 +108,11 @@ class ModelledDatabase:
         number: int = FIRST_NUMBER,
         files: Iterable[TableFile] = (),
         is_read_only: bool = False,
+        write: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
+        self._write = write
+        """Called before files are written; raises where the disk fails."""
         self._name = name
         self._is_read_only = is_read_only
         self._refusal = _READ_ONLY if is_read_only else ""
@@ -200,6 +210,7 @@ class ModelledDatabase:
         """Return a checkpoint of the database as of now."""
         if self._refusal and not self._is_read_only:
             raise Exception(self._refusal)
+        self._write()
         is_merged_at_once = self._flush()
         if is_merged_at_once:
             self._merge()
@@ -258,15 +269,18 @@ class ModelledDatabase:
 class ModelledDatabases:
     """Opens the modelled databases of one run, and numbers them."""
 
-    __slots__ = ("_opened",)
+    __slots__ = ("_opened", "fault_at")
 
     def __init__(self) -> None:
         self._opened = 0
+        self.fault_at: Callable[[str], Fault | None] = lambda point: None
+        """Returns the fault of the disk, if any, where a database uses files at a protocol point."""
 
     def fresh(self, settings: StateBackendSettings) -> ModelledDatabase:
         """Open a new, empty database."""
+        self._use_disk(RESTORING)
         self._opened += 1
-        return ModelledDatabase(settings, str(self._opened))
+        return ModelledDatabase(settings, str(self._opened), write=self._write)
 
     def of_files(
         self, files: Iterable[tuple[str, bytes]], settings: StateBackendSettings, read_only: bool = False
@@ -282,11 +296,12 @@ class ModelledDatabases:
         if CURRENT not in contents and not read_only:
             # It is made where there is none.
             return self.fresh(settings)
+        self._use_disk(RESTORING)
         manifest = manifest_of(contents)
         tables = [table_of(contents, listed) for listed in manifest.files]
         self._opened += 1
         name = f"{manifest.database}.{self._opened}"
-        return ModelledDatabase(settings, name, manifest.next_number, tables, read_only)
+        return ModelledDatabase(settings, name, manifest.next_number, tables, read_only, self._write)
 
     def of_checkpoint(self, taken: DatabaseCheckpoint, settings: StateBackendSettings) -> ModelledDatabase:
         """Open a checkpoint of a database, read-only. Raises DatabaseUnreadable."""
@@ -295,6 +310,14 @@ class ModelledDatabases:
             with open(os.path.join(taken.path, name), "rb") as file:
                 tables.append((name, file.read()))
         return self.of_files((*taken.small.items(), *tables), settings, read_only=True)
+
+    def _write(self) -> None:
+        self._use_disk(SNAPSHOTTED)
+
+    def _use_disk(self, point: str) -> None:
+        fault = self.fault_at(point)
+        if fault is not None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO)) from InjectedError(fault.kind)
 
 
 def has_real_databases(seed: int | None) -> bool:
@@ -307,4 +330,6 @@ def has_real_databases(seed: int | None) -> bool:
 
 def databases_for(scenario: Scenario) -> Databases | None:
     """Return what opens the databases of a scenario; None: RocksDB does."""
-    return None if has_real_databases(scenario.seed) else ModelledDatabases()
+    # The disk of a real one does not fail.
+    is_struck = any(FAULTS[fault.kind].strikes == "database" for fault in scenario.faults)
+    return ModelledDatabases() if is_struck or not has_real_databases(scenario.seed) else None

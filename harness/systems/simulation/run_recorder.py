@@ -79,7 +79,9 @@ class RunRecorder:
     __slots__ = (
         "_clock",
         "_down_since",
+        "_ended",
         "_fired_timers",
+        "_has_ended",
         "_history",
         "_is_restored",
         "_known_complete",
@@ -108,6 +110,10 @@ class RunRecorder:
         self._notes: dict[str, Note] = {}
         self._known_complete: set[int] = set()
         self._latest_cut: Cut = NO_CUT
+        self._has_ended = False
+        """Whether the sources of the attempt have nothing to read: those of its checkpoint had finished."""
+        self._ended: set[int] = set()
+        """The checkpoints of such attempts."""
         self._down_since: int | None = None
         self.retention = retention
         self._fired_timers: list[FiredTimers] = []
@@ -166,8 +172,10 @@ class RunRecorder:
     def checkpoint_completed(self, metadata: CheckpointMetadata) -> None:
         """Record a complete checkpoint; its cut and its transactions follow from its snapshots."""
         self._known_complete.add(metadata.checkpoint_id)
+        if self._has_ended:
+            self._ended.add(metadata.checkpoint_id)
         self.retention.completed(metadata)
-        cut = self._records_read()
+        cut = self._records_read(metadata)
         transactions: list[str] = []
         writers: dict[str, None] = {}
         for writer, part, listed in self._notes_of(metadata):
@@ -184,7 +192,7 @@ class RunRecorder:
             transactions,
             tuple(writers),
             metadata.records_in_flight,
-            sum([subtask.finished for operator in metadata.operators for subtask in operator.subtasks]),
+            _finished_in(metadata),
             metadata.kind == SYNC_SAVEPOINT,
         )
         if self.observer is not None:
@@ -196,7 +204,7 @@ class RunRecorder:
         """Record a complete savepoint; the observer gets it as it gets checkpoints."""
         self._history.savepoint_completed(self._clock.step, metadata.checkpoint_id, metadata.attempt)
         if self.observer is not None:
-            cut = self._records_read()
+            cut = self._records_read(metadata)
             for _, part, _ in self._notes_of(metadata):
                 cut.update(part)
             self.observer.checkpoint_completed(metadata, cut)
@@ -212,9 +220,18 @@ class RunRecorder:
             return
         self._history.input_read(self._clock.step, self._log.read_up_to, self._records_read())
 
-    def _records_read(self) -> dict[str, int]:
-        """By split, all its records: a split that is in no snapshot belongs to a source that had finished."""
+    def _records_read(self, metadata: CheckpointMetadata | None = None) -> dict[str, int]:
+        """By split, what is read of one that no snapshot of a checkpoint has: all, by a finished source.
+
+        Where splits are discovered, and no source has finished, it was not discovered yet.
+        """
+        if metadata is not None and self._log.can_discover and not self._have_sources_ended(metadata):
+            return dict.fromkeys(self._log.records, 0)
         return {split: len(records) for split, records in self._log.records.items()}
+
+    def _have_sources_ended(self, metadata: CheckpointMetadata) -> bool:
+        """Return whether a source of a checkpoint had finished, or began with nothing to read."""
+        return metadata.checkpoint_id in self._ended or _finished_in(metadata) > 0
 
     def _notes_of(self, metadata: CheckpointMetadata) -> list[Note]:
         """Return what was noted of each file of a checkpoint; the operators of a chain share one file."""
@@ -230,10 +247,11 @@ class RunRecorder:
     def attempt_started(self, effect: Deploy, parallelism: int) -> None:
         """Record a new attempt, and count the records that it will read again."""
         restored = effect.restored
+        self._has_ended = restored is not None and self._have_sources_ended(restored)
         if restored is None:
             cut = dict.fromkeys(self._log.records, 0)
         else:
-            cut = self._records_read()
+            cut = self._records_read(restored)
             for _, part, _ in self._notes_of(restored):
                 cut.update(part)
         read_up_to = self._log.read_up_to
@@ -411,3 +429,8 @@ class RunRecorder:
 def _lists_transactions(kind: Any) -> bool:
     """Whether a function is a transactional sink, or one around it."""
     return hasattr(kind, "pending_transactions")
+
+
+def _finished_in(metadata: CheckpointMetadata) -> int:
+    """Return how many subtasks had finished."""
+    return sum([subtask.finished for operator in metadata.operators for subtask in operator.subtasks])

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from onceproof.engine.connectors.jdbc.two_phase_database import DatabaseUnavailable
 from onceproof.engine.connectors.rolling import RollingPolicy
-from onceproof.engine.connectors.source import Source, SplitReader
+from onceproof.engine.connectors.source import Source, SplitDiscovery, SplitReader
 from onceproof.engine.elements import Record
 from onceproof.engine.functions import Function, RuntimeContext
 from onceproof.harness.model.scenario import Fault, InputRecord, Scenario
@@ -42,6 +42,8 @@ from onceproof.harness.systems.sinks import ROLLS_BY_COUNT, SinkKind, SinksByKin
 FAILURES: Final = 3
 """How often a lookup fails that fails at first."""
 LONGEST_ANSWER_MS: Final = 12
+MOST_LOOKS: Final = 4
+"""After so many looks all splits have come."""
 
 
 class SimulatedLookup(Function):
@@ -108,6 +110,13 @@ class SimulatedReader(SplitReader):
         return self._position >= len(self._records) and self._log.is_bounded
 
 
+class SimulatedDiscovery(SplitDiscovery):
+    """Looks for new splits when the input has it look."""
+
+    def start(self, interval_ms: int) -> None:
+        """Wait for ``look``."""
+
+
 class SimulatedLog(Source):
     """The scenario's splits as a replayable source, and how far each was last read."""
 
@@ -117,6 +126,11 @@ class SimulatedLog(Source):
         }
         self.read_up_to: dict[str, int] = dict.fromkeys(records, 0)
         self.is_bounded = is_bounded
+        self.can_discover = not is_bounded
+        self.discovery_interval_ms = None if is_bounded else 1
+        self._discoveries: list[SimulatedDiscovery] = []
+        self._looks = 0
+        """How often new splits were looked for."""
         self.available = {split: len(rows) for split, rows in records.items()}
         """By split, how many records have arrived; all of them, unless an ``EndlessInput`` says otherwise."""
         self.group: dict[str, int] = {}
@@ -133,6 +147,34 @@ class SimulatedLog(Source):
         if self._is_short():
             return [split for split in self.records if split != self._missing]
         return list(self.records)
+
+    def owner_of(self, split: str, parallelism: int) -> int | None:
+        """Return the subtask by a checksum of the split; None for input that ends, which is dealt out."""
+        return None if self.is_bounded else crc32(split.encode()) % parallelism
+
+    def discovery(
+        self,
+        list_splits: Callable[[], Sequence[str]],
+        is_new: Callable[[str], bool],
+        wake_up: Callable[[], None],
+    ) -> SplitDiscovery:
+        """Return what looks with ``find_splits``. A split comes in one of the first looks."""
+
+        def list_those_that_have_come() -> list[str]:
+            return [split for split in list_splits() if crc32(split.encode()) % MOST_LOOKS < self._looks]
+
+        discovery = SimulatedDiscovery(list_those_that_have_come, is_new, wake_up)
+        self._discoveries.append(discovery)
+        return discovery
+
+    def find_splits(self) -> bool:
+        """Have all subtasks look for new splits, and return whether one has found any.
+
+        What those of dead attempts find, no task takes.
+        """
+        self._looks += 1
+        found = [discovery.look() for discovery in self._discoveries]
+        return any(found)
 
     def offsets(self, positions: Mapping[str, Any]) -> Mapping[str, int]:
         """Return by split how many records are before the positions of its readers."""

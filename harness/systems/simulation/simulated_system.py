@@ -45,6 +45,7 @@ ANSWERS: Final = answers(
         "listing": FaultInjector.list_short,
         "row": FaultInjector.row_fault,
         "call": FaultInjector.call_fault,
+        "database": FaultInjector.database_fault,
         "function": leave,
         "input": SimulatedLog.change,
         "output": TransactionalSystem.take_visible,

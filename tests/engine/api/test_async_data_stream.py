@@ -13,9 +13,11 @@ from onceproof.engine import (
     AsyncDataStream,
     AsyncFunction,
     AsyncRetryStrategy,
+    CheckpointListener,
     Configuration,
     Encoder,
     FileSink,
+    MapFunction,
     NumberSequenceSource,
     StreamExecutionEnvironment,
     Time,
@@ -73,17 +75,30 @@ def test_ordered_results_are_in_the_order_of_the_values():
 
 
 def test_timers_and_checkpoints_go_on_while_requests_wait():
+    completed, is_seen = [], threading.Event()
+
     class Slow(AsyncFunction):
+        """Answers for the last value once checkpoints are complete, which wait behind the others."""
+
         async def async_invoke(self, value):
-            await asyncio.sleep(0.5)
+            while value == 3 and not (is_seen.is_set() and len(completed) > 20):
+                await asyncio.sleep(0.005)
             return [value]
 
-    stream = numbers(3, execution__checkpointing__interval="10 ms")
-    waiting = AsyncDataStream.unordered_wait(stream, Slow(), MINUTE, 1)
+    class Listens(MapFunction, CheckpointListener):
+        def map(self, value):
+            return value
+
+        def notify_checkpoint_complete(self, checkpoint_id):
+            completed.append(checkpoint_id)
+
+    stream = numbers(3, execution__checkpointing__interval="10 ms", restart_strategy__type="disable")
+    waiting = AsyncDataStream.unordered_wait(stream, Slow(), MINUTE, 1).map(Listens())
     with waiting.execute_and_collect() as rows:
         assert next(rows) == 0
         client = rows._client
         assert client.get_job_status().result().name == "RUNNING"
+        is_seen.set()
         assert list(rows) == [1, 2, 3]
     assert client.get_job_execution_result().result().checkpoints > 20
 

@@ -35,6 +35,7 @@ from tests.engine.runtime.killed_job import FILES, MOST_PARALLEL, CountAndTotal,
 
 ROWS = 100
 """Of each file: a request takes as long as hundreds of rows."""
+PAUSE_SECONDS = 0.01
 LONGEST_LIFE_SECONDS = 2.0
 PART_BYTES = 500
 """A part file with so many bytes is complete before its checkpoint."""
@@ -45,7 +46,7 @@ class Slowly(CountAndTotal):
 
     def pause_seconds(self, number: int) -> float:
         """Return the pause at a number."""
-        return 0.01
+        return PAUSE_SECONDS
 
 
 def run(address: str, folder: Path, parallelism: int) -> None:

@@ -112,7 +112,7 @@ class Round:
     def _says_it_runs(self, process: subprocess.Popen[bytes]) -> bool:
         log = self.folder / f"log-{self.processes.index(process) + 1}"
         return process.poll() is None and log.read_text().count("stands by") == log.read_text().count(
-            "goes on"
+            "takes over"
         )
 
     def said(self) -> str:

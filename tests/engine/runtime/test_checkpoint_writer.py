@@ -86,13 +86,13 @@ def test_uploads_of_expired_checkpoints_do_not_queue_up(job, monkeypatch):
     # Each write takes longer than a checkpoint may, until five have expired.
     def write(storage, path, data, sound=job.storage_class.write):
         if len(run.aborts) < 5:
-            time.sleep(0.05)
+            time.sleep(0.5)
         sound(storage, path, data)
 
     monkeypatch.setattr(job.storage_class, "write", write)
     options = {
         "execution__checkpointing__interval": "10 ms",
-        "execution__checkpointing__timeout": "20 ms",
+        "execution__checkpointing__timeout": "200 ms",
         "execution__checkpointing__tolerable_failed_checkpoints": 1000,
         "execution__checkpointing__interval_records": None,
     }
@@ -141,9 +141,10 @@ def test_final_checkpoint_that_fails_is_repeated_with_growing_pauses(job, monkey
     writes = []
 
     # The pauses of 10, 20, 40, 80 and 160 ms leave room for six checkpoints in the time in which they fail.
+    # On a busy machine the first one may take all of it.
     def write(storage, path, data, sound=job.storage_class.write):
         writes.append(time.monotonic())
-        if writes[-1] - writes[0] < 0.3:
+        if writes[-1] - writes[0] < 0.3 or len(run.aborts) < 2:
             raise StorageError("no space left")
         sound(storage, path, data)
 

@@ -31,8 +31,8 @@ KILLS_BETWEEN = 15
 """Of the kills that the option asks for, the share that is made here: each is as dear as several of them."""
 SECONDS_PER_KILL = 60
 ONE_PROCESS = (
-    "import sys; from pathlib import Path; from tests.engine.runtime.killed_object_job import run;"
-    "run(sys.argv[1], Path(sys.argv[2]), 2)"
+    "import sys; from pathlib import Path; from tests.engine.runtime import killed_object_job as job;"
+    "job.PAUSE_SECONDS = float(sys.argv[3]); job.run(sys.argv[1], Path(sys.argv[2]), 2)"
 )
 
 
@@ -162,7 +162,8 @@ def test_job_goes_on_when_its_object_store_comes_back(
     """
     reader = ObjectReader(object_store, "disturbed")
     killed_object_job.make_input(tmp_path / "in", random.Random(2), killed_object_job.ROWS)
-    processes = [start_process(reader, tmp_path)]
+    # The first one must be under way when it is stopped.
+    processes = [start_process(reader, tmp_path, 10 * killed_object_job.PAUSE_SECONDS)]
     try:
         stopped = processes[0]
         await_files(reader, 1, stopped)
@@ -197,9 +198,11 @@ def test_job_goes_on_when_its_object_store_comes_back(
     assert not differences(Counter(computed(tmp_path / "in")), rows_of(after, "rows/"))
 
 
-def start_process(reader: ObjectReader, folder: Path) -> subprocess.Popen[str]:
+def start_process(
+    reader: ObjectReader, folder: Path, pause_seconds: float = killed_object_job.PAUSE_SECONDS
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", ONE_PROCESS, reader.address, str(folder / "in")],
+        [sys.executable, "-c", ONE_PROCESS, reader.address, str(folder / "in"), str(pause_seconds)],
         cwd=Path(__file__).parents[3],
         stderr=subprocess.PIPE,
         text=True,

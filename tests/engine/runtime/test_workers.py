@@ -243,6 +243,7 @@ class Stuck(Count):
     def process_element(self, value, ctx):
         yield from super().process_element(value, ctx)
         if os.path.exists(self.path):
+            Path(f"{self.path}-{os.getpid()}").touch()
             time.sleep(3600)
 
 
@@ -251,7 +252,10 @@ def test_worker_that_does_not_end_is_killed(endlessly, tmp_path, monkeypatch, ca
     client = endlessly.start(function=Stuck(str(tmp_path / "stuck")))
     endlessly.await_rows()
     (tmp_path / "stuck").touch()
-    time.sleep(0.2)
+    given_up = time.monotonic() + PATIENCE_SECONDS
+    while not list(tmp_path.glob("stuck-*")):
+        assert time.monotonic() < given_up, "no function is stuck"
+        time.sleep(0.01)
     client.cancel().result(PATIENCE_SECONDS)
     with pytest.raises(JobCancelled):
         client.get_job_execution_result().result(PATIENCE_SECONDS)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -151,3 +153,16 @@ def test_database_without_a_file_is_an_error_of_one_line(settings: StateBackendS
         Database.of_files(taken.small.items(), settings, read_only=True)
     assert taken.tables[0] in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_too_many_open_files_are_no_damage_of_a_database(settings: StateBackendSettings) -> None:
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    Database.fresh(settings).close()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 1, usual[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files") as refused:
+            Database.fresh(settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+    assert refused.value.errno == errno.EMFILE
+    Database.fresh(settings).close()

@@ -53,7 +53,7 @@ def test_interrupt_keeps_the_finished_scenarios(
 ) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(
-        [*COMMAND, "run", "word_count", "--max-time", "60", "-n", workers, "--out", str(out)],
+        [*COMMAND, "run", "word_count", "--max-time", "600", "-n", workers, "--out", str(out)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -249,7 +249,7 @@ def test_run_ends_at_its_time_limit(onceproof: Command) -> None:
     ended = onceproof("run", "word_count", "--max-time", "0.2", "-n", "1", "--out", "out", "--json")
     assert ended.code == 0
     assert json.loads(ended.out)["scenarios"] >= 1
-    assert json.loads(ended.out)["seconds"] < 20
+    assert json.loads(ended.out)["seconds"] < 60
 
 
 def test_error_in_a_family_ends_the_run_and_keeps_finished_scenarios(onceproof: Command, sales: Path) -> None:

@@ -18,12 +18,18 @@ import pytest
 from onceproof.harness.commands.cli import main
 
 PROGRAM = """
+import os
 import time
 from onceproof.engine import *
 
 class Slow(MapFunction):
+    count = 0
+
     def map(self, value):
+        self.count += 1
         time.sleep(0.002)
+        if self.count > 60 and os.path.exists("held"):
+            time.sleep(0.1)
         return value
 
 options = {
@@ -41,6 +47,8 @@ env.execute("program")
 """
 
 
+HELD = Path("held")
+"""The file with which a job takes long for its later rows: a command takes seconds on a busy machine."""
 SUBMITTED = "Job has been submitted with JobID "
 
 
@@ -58,6 +66,7 @@ def rows():
 
 def test_stopped_program_resumes_with_another_parallelism(folder, capsys):
     codes = []
+    HELD.touch()
     running = threading.Thread(target=lambda: codes.append(main(["job", "run", "program.py"])))
     running.start()
     while not (Path("out").exists() and rows()):
@@ -73,6 +82,7 @@ def test_stopped_program_resumes_with_another_parallelism(folder, capsys):
     assert main(["checkpoints", "show", savepoint]) == 0
     assert "1 entry in 1 key group" in capsys.readouterr().out
     assert 0 < sum(rows().values()) < 400
+    HELD.unlink()
     assert main(["job", "run", "program.py", "--from", savepoint, "--parallelism", "2"]) == 0
     assert rows() == Counter(f"a,{count}" for count in range(1, 401))
     capsys.readouterr()
@@ -82,6 +92,7 @@ def test_stopped_program_resumes_with_another_parallelism(folder, capsys):
 
 
 def test_job_is_found_by_its_id_and_by_its_name(folder, capsys):
+    HELD.touch()
     running = threading.Thread(target=lambda: main(["job", "run", "program.py", "--name", "my words"]))
     running.start()
     while not (Path("out").exists() and rows()):
@@ -227,14 +238,9 @@ def test_wrong_option_is_one_line_with_its_place(cluster, capsys, file, argument
 def failing(name: str, failing_at: int = 300) -> str:
     """Return a program whose execution has another name and which fails at a count."""
     source = PROGRAM.replace('env.execute("program")', f"env.execute({name})")
-    limit = f"""    count = 0
-
-    def map(self, value):
-        self.count += 1
-        assert self.count != {failing_at}
-"""
+    limit = f"assert self.count != {failing_at}"
     options = '    "restart-strategy.type": "none",\n'
-    source = source.replace("    def map(self, value):\n", limit).replace("time.sleep(0.002)", "pass")
+    source = source.replace("time.sleep(0.002)", limit)
     return source.replace("options = {\n", f"options = {{\n{options}")
 
 
@@ -346,6 +352,7 @@ def test_unusable_job_request_is_a_one_line_error_with_exit_code_4(folder, capsy
 def test_cancel_with_a_savepoint_uses_the_configured_folder(folder, arguments, capsys):
     options = ["-D", "execution.checkpointing.savepoint-dir=configured"]
     codes = []
+    HELD.touch()
     running = threading.Thread(target=lambda: codes.append(main(["job", "run", "program.py", *options])))
     running.start()
     while not (Path("out").exists() and rows()):
@@ -362,6 +369,7 @@ def test_cancel_with_a_savepoint_uses_the_configured_folder(folder, arguments, c
 
 def test_cancel_with_a_savepoint_and_no_folder_says_what_to_set(folder, capsys):
     codes = []
+    HELD.touch()
     running = threading.Thread(target=lambda: codes.append(main(["job", "run", "program.py"])))
     running.start()
     while not (Path("out").exists() and rows()):

@@ -251,7 +251,7 @@ options = {
     "execution.checkpointing.savepoint-dir": "savepoints",
 }
 env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_mapping(options))
-numbers = env.from_collection(range(20000), Types.LONG()).uid("numbers")
+numbers = env.from_collection(range(200000), Types.LONG()).uid("numbers")
 numbers.key_by(lambda number: number, Types.LONG()).process(Seen()).name("visitors").uid("visitors").add_sink(
     PRINTED
 ).uid("out")

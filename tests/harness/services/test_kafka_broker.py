@@ -18,6 +18,7 @@ from onceproof.harness.model.exit_codes import FAILED, PASSED, USAGE
 from onceproof.harness.services.kafka_broker import KafkaBroker
 from onceproof.harness.services.kafka_jars import BrokerProgram
 from onceproof.harness.services.service import ServerProcesses, ServiceError, ServiceMissing, free_port
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_killed_broker_serves_again_on_its_port(kafka_broker: KafkaBroker) -> None:
@@ -26,7 +27,7 @@ def test_killed_broker_serves_again_on_its_port(kafka_broker: KafkaBroker) -> No
     assert not kafka_broker.is_running()
     kafka_broker.start()
     assert kafka_broker.address == address
-    with BrokerConnection(Address("127.0.0.1", kafka_broker.port)) as connection:
+    with BrokerConnection(Address("127.0.0.1", kafka_broker.port), PATIENCE_SECONDS) as connection:
         assert connection.brokers() == [Address("127.0.0.1", kafka_broker.port)]
 
 
@@ -38,7 +39,7 @@ def test_paused_broker_answers_after_it_is_resumed(kafka_broker: KafkaBroker) ->
             connection.brokers()
     finally:
         kafka_broker.resume()
-    with BrokerConnection(Address("127.0.0.1", kafka_broker.port)) as connection:
+    with BrokerConnection(Address("127.0.0.1", kafka_broker.port), PATIENCE_SECONDS) as connection:
         assert connection.brokers()
 
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from onceproof.harness.services.moto_server import OneAtATime
+from tests.patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -48,7 +49,7 @@ def test_client_that_pauses_in_its_body_blocks_no_other() -> None:
 
     class PausedBody:
         def read(self, size: int) -> bytes:
-            assert resumed.wait(60)
+            assert resumed.wait(PATIENCE_SECONDS)
             return b"late"
 
     server = OneAtATime(lambda environ, _: [environ["wsgi.input"].read()])
@@ -58,4 +59,4 @@ def test_client_that_pauses_in_its_body_blocks_no_other() -> None:
             assert answer(server, **{"wsgi.input": io.BytesIO()}) == [b""]
         finally:
             resumed.set()
-        assert paused.result(60) == [b"late"]
+        assert paused.result(PATIENCE_SECONDS) == [b"late"]

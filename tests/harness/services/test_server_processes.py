@@ -13,6 +13,7 @@ import pytest
 
 from onceproof.harness.services import service
 from onceproof.harness.services.service import LOOPBACK, becomes_free, free_port, is_free
+from tests.patience import PATIENCE_SECONDS
 
 STARTS = """
 import sys
@@ -36,7 +37,8 @@ def test_server_that_is_not_stopped_ends_with_its_parent_without_a_word(tmp_path
     assert not psutil.pid_exists(int(ended.stdout))
 
 
-def test_port_that_a_killed_server_holds_for_a_moment_becomes_free() -> None:
+def test_port_that_a_killed_server_holds_for_a_moment_becomes_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_FREE_S", PATIENCE_SECONDS)
     taken = socket.create_server((LOOPBACK, free_port()))
     port = taken.getsockname()[1]
     assert not is_free(port)

@@ -64,8 +64,10 @@ def test_process_begins_with_the_clock_that_earlier_processes_have_met():
 def test_only_the_wall_clock_of_a_process_is_shifted():
     clocks = ShiftedClocks(5_000)
     clocks.jump(BACK)
-    assert abs(clocks.wall_ms() - Clocks().wall_ms() - 5_000 + AN_HOUR_MS) < 1_000
-    assert abs(clocks.steady_ms() - Clocks().steady_ms()) < 1_000
+    before, seen, after = Clocks().wall_ms(), clocks.wall_ms(), Clocks().wall_ms()
+    assert before <= seen - 5_000 + AN_HOUR_MS <= after
+    before, seen, after = Clocks().steady_ms(), clocks.steady_ms(), Clocks().steady_ms()
+    assert before <= seen <= after
 
 
 @pytest.mark.parametrize("jumps_after", [0, 40], ids=["before the kill", "after the kill"])
@@ -121,9 +123,10 @@ def test_deduplication_is_never_tried_with_a_clock_that_goes_back():
 def test_real_process_sees_the_clock_that_was_set_before_it_began():
     kill = Fault("kill_process", "completed", checkpoint=2)
     scenario = deduplication_with(AHEAD, kill)
+    begun = Clocks().wall_ms()
     history = LocalSystem().run(DEDUPLICATION, scenario)
     assert judge(scenario, history, PythonOracle(DEDUPLICATION, scenario)).violations == ()
     assert history.statistics.coverage == {("clock_ahead", "element"): 1, ("kill_process", "completed"): 1}
     seen = sorted(seen_ms(history.events))
     assert seen[-1] - seen[0] > AN_HOUR_MS - 1
-    assert seen[-1] - Clocks().wall_ms() > AN_HOUR_MS - 120_000
+    assert seen[-1] - begun > AN_HOUR_MS - 1_000

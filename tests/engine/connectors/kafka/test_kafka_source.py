@@ -84,15 +84,15 @@ def rest(reader: PartitionReader) -> list[str]:
 
 def write_transaction(servers: str, topic: str, name: str, rows: int, end: str) -> Producer:
     producer = Producer({"bootstrap.servers": servers, "transactional.id": f"{topic}-{name}", "linger.ms": 0})
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_SECONDS)
     producer.begin_transaction()
     for number in range(rows):
         producer.produce(topic, f"{name}{number}".encode(), partition=0)
-    producer.flush(30)
+    producer.flush(PATIENCE_SECONDS)
     if end == "commit":
-        producer.commit_transaction(30)
+        producer.commit_transaction(PATIENCE_SECONDS)
     elif end == "abort":
-        producer.abort_transaction(30)
+        producer.abort_transaction(PATIENCE_SECONDS)
     return producer
 
 
@@ -131,7 +131,7 @@ def test_rows_of_an_open_transaction_are_not_read(servers: str, opened: Any) -> 
     reader = opened(source, f"{topic}-0")
     assert values(reader, 1) == ["before"]
     assert [reader.read(10) for _ in range(5)] == [[]] * 5
-    producer.commit_transaction(30)
+    producer.commit_transaction(PATIENCE_SECONDS)
     assert values(reader, 3) == ["open0", "open1", "behind it"]
 
 
@@ -203,7 +203,7 @@ def create_again(servers: str, topic: str) -> None:
 
 def _is_refused(creation: Any) -> bool:
     """Return whether the old topic is still being deleted."""
-    error = creation.exception(30)
+    error = creation.exception(PATIENCE_SECONDS)
     if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
         return True
     creation.result()

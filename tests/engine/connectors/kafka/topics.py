@@ -21,7 +21,7 @@ def new_topic(servers: str, partitions: int = 2, settings: dict[str, str] | None
     name = f"t{os.getpid()}-{next(_NUMBERS)}"
     admin = AdminClient({"bootstrap.servers": servers}, logger=_Silent)
     admin.create_topics([NewTopic(name, partitions, 1, config=settings or {})])[name].result(PATIENCE_SECONDS)
-    while len(admin.list_topics(name, 10).topics[name].partitions) < partitions:
+    while len(admin.list_topics(name, PATIENCE_SECONDS).topics[name].partitions) < partitions:
         time.sleep(0.05)
     return name
 
@@ -33,8 +33,8 @@ def add_partitions(servers: str, topic: str, total: int) -> None:
 
 
 def fill(servers: str, topic: str, values: Iterable[str], partitions: int = 2, **row: Any) -> None:
-    """Write values to the partitions in turn."""
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    """Write values to the partitions in turn, each once, also to a broker that has just come back."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0, "enable.idempotence": True})
     for number, value in enumerate(values):
         producer.produce(topic, value.encode(), partition=number % partitions, **row)
     assert producer.flush(PATIENCE_SECONDS) == 0
@@ -68,7 +68,7 @@ def _visible_now(servers: str, topic: str) -> list[Any]:
             "enable.auto.commit": False,
         }
     )
-    partitions = sorted(consumer.list_topics(topic, 10).topics[topic].partitions)
+    partitions = sorted(consumer.list_topics(topic, PATIENCE_SECONDS).topics[topic].partitions)
     found: dict[int, list[Any]] = {number: [] for number in partitions}
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     ended: set[int] = set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from functools import partial
-from itertools import pairwise
 
 import pytest
 
@@ -74,10 +73,10 @@ def test_epochs_without_records_rest_and_the_job_ends_by_a_stop(monitored, stopp
     execution, _ = stopped(monitored.graph(), 4)
     assert monitored.rows() == monitored.counts
     idle = [moment for moment, read in execution.completed if read == 600]
-    pauses = [later - moment for moment, later in pairwise(idle[1:])]
-    assert len(pauses) == 3
-    # The rest begins before the test sees the completion, which takes some milliseconds at times.
-    assert min(pauses) >= 0.9 * SHORTEST_REST_MS / 1000
+    # The first one read the last records. Three of the others rest before the next one begins; a rest begins
+    # before the test sees the completion, and on a busy machine long before.
+    assert len(idle) == 5
+    assert idle[-1] - idle[0] >= 3 * SHORTEST_REST_MS / 1000
 
 
 @pytest.mark.parametrize("drains", [True, False])
@@ -89,13 +88,14 @@ def test_job_stopped_on_spark_goes_on_with_the_files_that_come_later(monitored, 
 
 
 def test_generated_records_at_a_rate_end_on_spark_and_none_is_missing(job, here):
-    rate = RateLimiterStrategy.per_second(1000)
+    # On a busy machine an epoch takes a good part of a second.
+    rate = RateLimiterStrategy.per_second(200)
     job.source = DataGeneratorSource(word_of, 600, rate)
     began = time.monotonic()
     _, result = here(job.graph())
     assert job.rows() == job.counts
     assert result.checkpoints > 6, "each epoch reads what has become due"
-    assert time.monotonic() - began > 0.5
+    assert time.monotonic() - began > 2.5
 
 
 def word_of(number):

@@ -172,13 +172,10 @@ def test_a_job_on_spark_is_seen_and_stopped_over_rest(job, spark, tmp_path):
     env = job.environment(execution__target="spark", rest__port=0, metrics__fetcher__update_interval="20 ms")
     job.describe(env)
     client = env.execute_async("words")
-    note = read_note(job.directory)
-    for _ in range(500):
-        if note is not None:
-            break
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (note := read_note(job.directory)) is None:
+        assert time.monotonic() < deadline
         time.sleep(0.02)
-        note = read_note(job.directory)
-    assert note is not None
 
     def asked(method, path, body=None):
         address = urlsplit(note.url).netloc
@@ -187,12 +184,9 @@ def test_a_job_on_spark_is_seen_and_stopped_over_rest(job, spark, tmp_path):
             return json.loads(connection.getresponse().read())
 
     path = f"/jobs/{client.get_job_id()}"
-    for _ in range(500):
-        counts = asked("GET", f"{path}/checkpoints").get("counts", {})
-        if counts.get("completed", 0) >= 2:
-            break
+    while asked("GET", f"{path}/checkpoints").get("counts", {}).get("completed", 0) < 2:
+        assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert counts["completed"] >= 2
     source, count = asked("GET", path)["vertices"]
     assert source["metrics"]["read-records"] >= count["metrics"]["read-records"] > 0
     stopped = asked("POST", f"{path}/stop", json.dumps({"targetDirectory": str(tmp_path / "savepoints")}))

@@ -53,9 +53,9 @@ from tests.harness.systems.local.recorded_child import (
     run,
 )
 from tests.harness.systems.local.recorded_output import OUTPUT
+from tests.patience import PATIENCE_SECONDS
 
 CHILD: Final = "tests.harness.systems.local.recorded_child"
-PROCESS_SECONDS: Final = 60.0
 ROOT: Final = Path(__file__).parents[4]
 CONTINUED: Final = "results/continued"
 """The output of a second job that begins from a savepoint."""
@@ -292,7 +292,7 @@ def record(
             [sys.executable, *program, str(spec)],
             capture_output=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
-            timeout=PROCESS_SECONDS,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         if (ended.returncode == 0) is process.dies:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import Verdict, judge
@@ -22,6 +23,7 @@ from onceproof.harness.systems.process.job_specification import TrialTopics
 from onceproof.harness.systems.process.trial_servers import TrialKafka
 from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
 from tests.harness.systems.words import scenario_with
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.local_kill
 
@@ -96,14 +98,27 @@ def test_job_that_reads_no_topic_keeps_its_input(kafka: TrialKafka) -> None:
     assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]
 
 
+def offsets_in(consumer: Consumer, topics: TrialTopics, number: int) -> tuple[int, int]:
+    """Return the first offset of a partition, and the one behind its last row."""
+    place, deadline = TopicPartition(topics.input_topic, number), time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, PATIENCE_SECONDS)
+        except KafkaException:
+            # The broker shows a new partition a moment before it leads it.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 def rows_in(topics: TrialTopics) -> list[list[bytes]]:
     """Return what the input topic has, partition by partition, which begins at its first row."""
     consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": topics.prefix, "log_level": 0})
     found = []
     for number in range(len(topics.lengths)):
-        low, high = consumer.get_watermark_offsets(TopicPartition(topics.input_topic, number), 30)
+        low, high = offsets_in(consumer, topics, number)
         consumer.assign([TopicPartition(topics.input_topic, number, low)])
-        rows = consumer.consume(high - low, 30) if high > low else []
+        rows = consumer.consume(high - low, PATIENCE_SECONDS) if high > low else []
         found.append([row.value() or b"" for row in rows])
     consumer.close()
     return found
@@ -130,7 +145,7 @@ def test_topic_whose_rows_expire_has_its_offsets_and_no_rows(kafka: TrialKafka) 
         topic.calm()
         assert rows_in(topics) == [[], [], []]
         consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": "any", "log_level": 0})
-        assert consumer.get_watermark_offsets(TopicPartition(topics.input_topic, 0), 30) == (4, 4)
+        assert offsets_in(consumer, topics, 0) == (4, 4)
         consumer.close()
 
 

@@ -100,9 +100,15 @@ def test_source_that_reads_on_at_the_offsets_of_its_group_is_seen(kafka_broker: 
 def produced(topics: TrialTopics, transactional_id: str, *words: str) -> Producer:
     """Write rows in a transaction that stays open; its name is in their headers."""
     producer = Producer(
-        {"bootstrap.servers": topics.servers, "transactional.id": transactional_id, "log_level": 0}
+        {
+            "bootstrap.servers": topics.servers,
+            "transactional.id": transactional_id,
+            # The broker ends none that stays open for long on a busy machine.
+            "transaction.timeout.ms": int(PATIENCE_SECONDS * 1000),
+            "log_level": 0,
+        }
     )
-    producer.init_transactions(10)
+    producer.init_transactions(PATIENCE_SECONDS)
     producer.begin_transaction()
     for word in words:
         producer.produce(
@@ -110,15 +116,15 @@ def produced(topics: TrialTopics, transactional_id: str, *words: str) -> Produce
             f'["{word}", 1]'.encode(),
             headers=[(TRANSACTION, transactional_id.encode())],
         )
-    producer.flush(10)
+    producer.flush(PATIENCE_SECONDS)
     return producer
 
 
 def test_committed_rows_behind_an_open_transaction_are_read_and_it_is_found(topics: TrialTopics) -> None:
     first, second, third = (f"{topics.prefix}-{OWNER}-1-{epoch}-1.1" for epoch in (3, 4, 5))
     open_one = produced(topics, first, "open")
-    produced(topics, second, "b", "c").commit_transaction(10)
-    produced(topics, third, "aborted").abort_transaction(10)
+    produced(topics, second, "b", "c").commit_transaction(PATIENCE_SECONDS)
+    produced(topics, third, "aborted").abort_transaction(PATIENCE_SECONDS)
     output = KafkaOutput(topics)
     assert output.names() == [second]
     assert output.rows(second) == [("b", 1), ("c", 1)]
@@ -126,7 +132,7 @@ def test_committed_rows_behind_an_open_transaction_are_read_and_it_is_found(topi
     assert output.identity(first) is None
     assert output.unfinished() == [first]
     before = output.identity(second)
-    open_one.abort_transaction(10)
+    open_one.abort_transaction(PATIENCE_SECONDS)
     assert output.unfinished() == []
     assert output.identity(second) == before
     output.close()
@@ -135,11 +141,11 @@ def test_committed_rows_behind_an_open_transaction_are_read_and_it_is_found(topi
 def test_watch_sees_a_transaction_when_it_is_committed_and_not_before(topics: TrialTopics) -> None:
     first, second = (f"{topics.prefix}-{OWNER}-1-{epoch}-1.1" for epoch in (3, 4))
     with KafkaWatch(topics) as watch:
-        produced(topics, first, "a", "b").commit_transaction(10)
+        produced(topics, first, "a", "b").commit_transaction(PATIENCE_SECONDS)
         open_one = produced(topics, second, "c")
         seen = [first_event(watch)]
         assert watch.take_events() == []
-        open_one.commit_transaction(10)
+        open_one.commit_transaction(PATIENCE_SECONDS)
         seen.append(first_event(watch))
     assert [(event["kind"], event["transaction"]) for event in seen] == [
         (event_log.ROWS_SEEN, first),
@@ -160,7 +166,7 @@ def first_event(watch: KafkaWatch) -> dict[str, Any]:
 def test_rows_outside_a_transaction_are_found(topics: TrialTopics) -> None:
     producer = Producer({"bootstrap.servers": topics.servers, "log_level": 0})
     producer.produce(topics.output_topic("counts"), b'["a", 1]')
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     output = KafkaOutput(topics)
     [name] = output.names()
     assert output.owns(name)
@@ -171,11 +177,11 @@ def test_rows_outside_a_transaction_are_found(topics: TrialTopics) -> None:
 
 def test_rows_under_a_name_that_another_transaction_has_committed_are_found(topics: TrialTopics) -> None:
     committed, aborted = (f"{topics.prefix}-{OWNER}-1-{epoch}-1.1" for epoch in (3, 4))
-    produced(topics, committed, "a").commit_transaction(10)
+    produced(topics, committed, "a").commit_transaction(PATIENCE_SECONDS)
     mixed = produced(topics, aborted, "b")
     mixed.produce(topics.output_topic("counts"), b'["c", 1]', headers=[(TRANSACTION, committed.encode())])
-    mixed.flush(10)
-    mixed.abort_transaction(10)
+    mixed.flush(PATIENCE_SECONDS)
+    mixed.abort_transaction(PATIENCE_SECONDS)
     output = KafkaOutput(topics)
     assert output.rows(output.names()[0]) == [("a", 1), ("c", 1)]
     assert output.unfinished() == [committed]
@@ -190,7 +196,7 @@ def test_source_waits_for_records_that_come_after_it_and_ends_behind_them(topics
     producer = Producer({"bootstrap.servers": topics.servers, "log_level": 0})
     for record in (b'[0,"x"]', b'[-7,["y",1]]'):
         producer.produce(topics.input_topic, record, partition=0)
-    assert producer.flush(10) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
     found = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not readers["a"].exhausted and time.monotonic() < deadline:
@@ -210,7 +216,7 @@ def test_completed_checkpoints_commit_the_offsets_of_the_inner_source(topics: Tr
     consumer = Consumer({"bootstrap.servers": topics.servers, "group.id": topics.prefix, "log_level": 0})
     place = [TopicPartition(topics.input_topic, 0)]
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while consumer.committed(place, 10)[0].offset != 1:
+    while consumer.committed(place, PATIENCE_SECONDS)[0].offset != 1:
         assert time.monotonic() < deadline, "the offset is not committed"
         time.sleep(0.05)
     consumer.close()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
+from msgspec import structs
 
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
@@ -24,6 +25,7 @@ from onceproof.harness.model.history import (
 from onceproof.harness.model.scenario import Fault, Operation
 from onceproof.harness.systems.local.system import ORPHAN, LocalWorkersSystem
 from tests.harness.systems.words import WORDS, scenario_with
+from tests.left_processes import VARIABLE, marked
 
 pytestmark = pytest.mark.local_kill
 
@@ -136,7 +138,7 @@ def test_job_reads_on_after_a_savepoint_between_two_checkpoints_by_records():
         operations=(Operation("savepoint", "element", "count-0", occurrence=14),),
         checkpoint_interval_ms=60,
     )
-    history, verdict = tried(scenario, process_seconds=15)
+    history, verdict = tried(scenario)
     assert verdict.violations == ()
     assert SAVEPOINT_COMPLETED in kinds(history)
 
@@ -188,10 +190,10 @@ def test_savepoint_complete_as_the_coordinator_dies_is_one_of_its_checkpoints():
 
 def test_snapshot_that_does_not_wait_for_its_savepoint_is_caught():
     # The third worker has no source, and hears late where the savepoint lies; the barriers come from others.
-    faults = (Fault("delay_message", "notified", "count-2", delay=300),)
+    late = Fault("delay_message", "notified", "count-2", delay=300)
     operations = (Operation("savepoint", "committed", checkpoint=1),)
     scenario = scenario_with(
-        *faults,
+        late,
         parallelism=3,
         source_parallelism=2,
         sink_parallelism=2,
@@ -199,16 +201,19 @@ def test_snapshot_that_does_not_wait_for_its_savepoint_is_caught():
         checkpoint_interval_ms=60,
     )
     assert tried(scenario)[1].violations == ()
-    # On a busy machine the place may still come before the barrier, which breaks nothing.
+    # On a busy machine the place may still come before the barrier, which breaks nothing; then it is later.
     mutant = "snapshot-before-the-place-of-its-savepoint"
-    runs = (tried(scenario, mutant=mutant, mutant_file=MUTANTS) for _ in range(6))
+    scenarios = (
+        structs.replace(scenario, faults=(structs.replace(late, delay=delay),))
+        for delay in (300, 300, 1_000, 1_000, 4_000, 4_000)
+    )
+    runs = (tried(each, mutant=mutant, mutant_file=MUTANTS) for each in scenarios)
     found = ({violation.anomaly for violation in verdict.violations} for _, verdict in runs)
     assert any("deleted file of a savepoint" in anomalies for anomalies in found)
 
 
 def test_no_process_of_a_trial_is_left():
-    # Fixtures of other tests may keep a server running.
-    before = psutil.Process().children(recursive=True)
     tried(scenario_with(Fault("kill_process", "element", occurrence=9)))
-    assert [each for each in psutil.Process().children(recursive=True) if each not in before] == []
+    # Fixtures of other tests may keep a server running, which starts processes at any time.
+    assert list(marked(os.environ[VARIABLE])) == []
     assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL

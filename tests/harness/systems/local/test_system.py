@@ -38,7 +38,7 @@ from onceproof.harness.systems.local.attempt_leaks import (
 from onceproof.harness.systems.local.run import main
 from onceproof.harness.systems.local.system import LocalRun, LocalSystem
 from onceproof.harness.systems.process.job_specification import spec_of
-from tests.harness.systems.words import scenario_with
+from tests.harness.systems.words import WORDS, scenario_with
 from tests.planted.catalogue import with_bug
 
 pytestmark = pytest.mark.local_kill
@@ -298,7 +298,9 @@ def test_child_without_a_specification_prints_the_cause(tmp_path, capsys):
 
 
 def test_job_survives_a_kill_from_outside_which_is_recorded(tmp_path):
-    scenario = scenario_with()
+    # On a busy machine the kill comes some checkpoints later than it is sent.
+    records = {name: tuple((time, word) for time, word in enumerate(WORDS * 20)) for name in ("x", "y")}
+    scenario = scenario_with(records=records)
     processes: list[subprocess.Popen[bytes]] = []
 
     def started(process: subprocess.Popen[bytes]) -> None:
@@ -312,9 +314,8 @@ def test_job_survives_a_kill_from_outside_which_is_recorded(tmp_path):
             threading.Event().wait(0.001)
         process.send_signal(signal.SIGKILL)
 
-    history = LocalRun(
-        spec_of(WORD_COUNT, scenario, tmp_path), {"x": 30, "y": 30}, tmp_path, started=started
-    ).run()
+    lengths = {split: len(own) for split, own in records.items()}
+    history = LocalRun(spec_of(WORD_COUNT, scenario, tmp_path), lengths, tmp_path, started=started).run()
     assert judge(scenario, history, PythonOracle(WORD_COUNT, scenario)).violations == ()
     assert history.statistics.coverage == {("kill_process", OUTSIDE): 1}
     assert len(processes) == 2

@@ -18,7 +18,7 @@ from onceproof.engine.task.events import StoreSnapshot
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.mutants import Reached, mutant, replaced
 
-LINGERING_SECONDS = 1.0
+LINGERING_SECONDS = 60.0
 SENDS_LATE_SECONDS = 0.005
 
 

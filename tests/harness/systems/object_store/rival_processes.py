@@ -42,8 +42,8 @@ from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.systems.local.part_file_io import PartFileIO
 from tests.harness.systems.object_store.object_store import NetworkFaults, ObjectStore, StoreClient
+from tests.patience import PATIENCE_SECONDS
 
-_PROCESS_SECONDS: Final = 60.0
 _NO_FAULTS: Final = NetworkFaults()
 _SWITCHES: Final = (0.01, 0.03, 0.1, 0.3)
 _PAUSED_AT: Final = (f"/{METADATA}", f"/{METADATA}", "read chk-", "list ", "delete ")
@@ -195,7 +195,7 @@ class _Rivals:
     def _choose(self, process: _Process) -> None:
         """Let a process run up to its next request, or to its end."""
         process.chosen.release()
-        if not self._waits.acquire(timeout=_PROCESS_SECONDS):
+        if not self._waits.acquire(timeout=PATIENCE_SECONDS):
             raise TimeoutError(f"process {process.name} neither asks nor ends")
 
     def _end(self, process: _Process) -> None:

@@ -23,6 +23,7 @@ from onceproof.harness.model.fault_kinds import MEANS_POINTS
 from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.scenario import Fault, ScenarioError, check, from_json, to_json
+from onceproof.harness.systems.process import fault_actions
 from onceproof.harness.systems.process.fault_actions import lose_shuffle_files, room_for, send
 from onceproof.harness.systems.process.fault_board import BoardFile, FaultBoard, LivingTask, StoppedTask
 from onceproof.harness.systems.process.process_table import is_alive, is_in_session
@@ -54,7 +55,7 @@ def processes():
     begun = []
 
     def begin(*command, **settings):
-        begun.append(subprocess.Popen(command or ["sleep", "60"], **settings))
+        begun.append(subprocess.Popen(command or ["sleep", "3600"], **settings))
         return begun[-1]
 
     yield begin
@@ -111,7 +112,8 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_zombie_is_stopped_and_runs_on_cut_off_after_its_checkpoint(processes, board_of):
+def test_zombie_is_stopped_and_runs_on_cut_off_after_its_checkpoint(processes, board_of, monkeypatch):
+    monkeypatch.setattr(fault_actions, "SECONDS_TO_END", PATIENCE_SECONDS)
     fault = Fault("kill_task", "aligned", means="zombie")
     board = board_of(fault, driver=os.getpid())
     worker = working(processes, board)
@@ -245,7 +247,7 @@ def test_file_size_limit_ends_with_its_context(tmp_path):
 
 
 def test_no_signal_goes_to_unknown_or_other_sessions_processes(processes):
-    stranger = processes("sleep", "60", start_new_session=True)
+    stranger = processes("sleep", "3600", start_new_session=True)
     for process in (0, 1, stranger.pid):
         send(process)
     assert stranger.poll() is None

@@ -71,7 +71,7 @@ class Worker:
 @pytest.fixture
 def cluster(tmp_path):
     """Makes fault boards, and workers that share them. The driver is a process that sleeps."""
-    driver = subprocess.Popen(["sleep", "60"])
+    driver = subprocess.Popen(["sleep", "3600"])
     workers = []
 
     class Cluster:
@@ -187,7 +187,7 @@ def test_write_and_commit_faults_are_logged_once(cluster):
 
 def test_a_process_of_another_session_is_never_killed(cluster):
     board = cluster.board(Fault("kill_all", "element"))
-    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    stranger = subprocess.Popen(["sleep", "3600"], start_new_session=True)
     try:
         worker = cluster.worker(board, "count-0")
         with board.held() as state:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 
@@ -20,6 +21,7 @@ from onceproof.harness.systems.process.server_strikes import (
 )
 from onceproof.harness.systems.process.strike_requests import is_server_away, may_be_away, strike_server
 from onceproof.harness.systems.process.trial_servers import TrialPostgres
+from tests.patience import PATIENCE_SECONDS
 
 KILL = Fault("kill_server", "committing", delay=300, server="postgres")
 PAUSE = Fault("pause_server", "committing", delay=400, server="postgres")
@@ -45,26 +47,38 @@ def connected(address: str) -> psycopg.Connection[tuple[object, ...]]:
 
 
 def test_killed_server_is_dead_at_once_and_back_after_its_delay(
-    struck: StruckServer, postgres_server: PostgresServer, address: str
+    struck: StruckServer, postgres_server: PostgresServer, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    start, is_missed = postgres_server.start, threading.Event()
+    started: list[float] = []
+
+    def start_when_it_is_missed() -> None:
+        started.append(time.monotonic())
+        is_missed.wait(PATIENCE_SECONDS)
+        start()
+
+    monkeypatch.setattr(postgres_server, "start", start_when_it_is_missed)
     with connected(address) as connection, StrikeSocket({"postgres": struck}) as strikes:
         begun = time.monotonic()
         strike_server(strikes.address, KILL)
-        with pytest.raises(psycopg.OperationalError):
-            connection.execute("SELECT 1")
-        with pytest.raises(psycopg.OperationalError):
-            connected(address)
-    assert time.monotonic() - begun >= KILL.delay / 1000
+        try:
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("SELECT 1")
+            with pytest.raises(psycopg.OperationalError):
+                connected(address)
+        finally:
+            is_missed.set()
+    assert started[0] - begun >= KILL.delay / 1000
     assert postgres_server.is_running()
     connected(address).close()
 
 
 def test_paused_server_answers_when_its_delay_is_over(struck: StruckServer, address: str) -> None:
     with connected(address) as connection, StrikeSocket({"postgres": struck}) as strikes:
-        strike_server(strikes.address, PAUSE)
         begun = time.monotonic()
+        strike_server(strikes.address, PAUSE)
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
-        assert time.monotonic() - begun > 0.2
+        assert time.monotonic() - begun >= PAUSE.delay / 1000
 
 
 @pytest.mark.parametrize(("fault", "rows"), [(REQUEST, 0), (ANSWER, 1)])

@@ -46,6 +46,7 @@ def test_a_transaction_that_stays_open_is_found_in_its_topic(
         watch.close()
         assert seen == {OPEN_MARK: 1, COMMITTING_MARK: 1}
         # The marker of the commit follows in its own time.
+        monkeypatch.setattr(outputs, "_SECONDS_TO_END", PATIENCE_SECONDS)
         assert output.left_behind(has_ended=True) == []
         monkeypatch.setattr(outputs, "_SECONDS_TO_END", 0.0)
         producer.begin_transaction()

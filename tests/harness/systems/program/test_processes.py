@@ -56,7 +56,7 @@ def test_a_process_of_several_is_restarted_by_itself(tmp_path: Path, part: str) 
 
 def test_a_part_that_stays_dead_is_named(tmp_path: Path) -> None:
     path = two_processes(tmp_path, 'restart = "never"')
-    path.write_text(f"{path.read_text(encoding='utf-8')}[done]\nquiet_seconds = 1\n", encoding="utf-8")
+    path.write_text(f"{path.read_text(encoding='utf-8')}[done]\nquiet_seconds = 5\n", encoding="utf-8")
     _, verdict = tried(path, faults=(Fault("kill_task", "committed", "reader"),))
     assert [(each.property, each.anomaly) for each in verdict.violations] == [
         ("no_error", "part stayed dead"),
