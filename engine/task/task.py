@@ -222,6 +222,7 @@ class Task:
         "_first_final_checkpoint_id",
         "_in_flight",
         "_input_time",
+        "_is_drained",
         "_is_open",
         "_last_notified",
         "_open_inputs",
@@ -317,6 +318,8 @@ class Task:
         self._input_time: InputTime | None = None
         self._last_notified = 0
         self._first_final_checkpoint_id: int | None = None
+        self._is_drained = False
+        """Whether it has been asked to end its data before a savepoint, which has not come yet."""
         self._in_flight: dict[int, bool] = {}
         self._aborted_ids: list[int] = []
         self._taken_ids: list[int] = []
@@ -514,9 +517,7 @@ class Task:
             return NOTHING
         self._open_inputs -= 1
         effects = self._barrier_effects(self.barriers.handle(ChannelEnded(channel), self._context.now))
-        if self._open_inputs == 0 and not self.settings.checkpointing:
-            return [*effects, *self.finish()]
-        return effects
+        return [*effects, *self._finish_without_checkpoint()]
 
     def _new_input_time(self, ended_channels: Sequence[int]) -> InputTime:
         watch = self.settings.watch
@@ -558,6 +559,7 @@ class Task:
         )
         if self._timer is not None:
             self._timer.barrier_came(message.checkpoint_id, self._context.now)
+        self._is_drained = message.drains
         drained = self.end_data() if message.drains and self.state is RUNNING else NOTHING
         effects = self._barrier_effects(self._take_trigger(barrier))
         if not effects and self._comes_too_late(message.checkpoint_id):
@@ -787,15 +789,19 @@ class Task:
         self.unread.clear()
         for output in self.outputs:
             output.broadcast(END_OF_DATA)
-        if not self.settings.checkpointing:
-            return self._commit_without_checkpoint()
-        return NOTHING
+        return self._finish_without_checkpoint()
 
-    def _commit_without_checkpoint(self) -> Sequence[TaskEffect]:
-        """Commit at the end of the data: without checkpoints it is the only commit there is."""
+    def _finish_without_checkpoint(self) -> Sequence[TaskEffect]:
+        """Commit behind the end of all inputs, and finish, in a job that takes no checkpoints.
+
+        A task that ends with a savepoint waits for it: that is what it commits.
+        """
+        is_over = self.state is ENDED_DATA and self._open_inputs == 0 and not self._is_drained
+        if self.settings.checkpointing or not is_over or self._first_final_checkpoint_id is not None:
+            return NOTHING
         for operator in self.operators:
             operator.commit_without_checkpoints(self._context.clock())
-        return self.finish() if self._open_inputs == 0 else NOTHING
+        return self.finish()
 
     def finish(self) -> Sequence[TaskEffect]:
         """Close the operators, and tell the coordinator and the tasks downstream."""

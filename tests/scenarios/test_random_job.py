@@ -111,6 +111,10 @@ def test_a_vertex_whose_input_is_not_certain_enough_is_refused() -> None:
         graph_of({"v1": "map of=left over=rebalance", "v2": "total of=v1", "s1": "sink of=v2"})
     with pytest.raises(GraphError, match="v2: session needs timestamps"):
         graph_of({"v1": "count of=left", "v2": "session of=v1", "s1": "sink of=v2"})
+    with pytest.raises(GraphError, match="v1: total needs values in order"):
+        graph_of({"v1": "total of=left", "s1": "sink of=v1", "mode": "batch"})
+    with pytest.raises(GraphError, match="mode: 'bach' is no mode"):
+        graph_of({"s1": "sink of=left", "mode": "bach"})
     with pytest.raises(GraphError, match="s1: a job has write-ahead sinks, or others"):
         graph_of({"s1": "sink of=left form=write_ahead", "s2": "sink of=left"})
 

@@ -6,8 +6,11 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from onceproof.engine.connectors.source import SplitDiscovery
+from onceproof.engine.operators.source import SourceOperator
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import INPUT_READ, JOB_FINISHED, JOB_STOPPED
+from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.trials.trial import Trial, scenario_of, try_scenario
 
@@ -69,3 +72,24 @@ def test_an_endless_scenario_is_read_as_it_was_written() -> None:
     assert from_json(to_json(scenario)) == scenario
     with pytest.raises(ScenarioError, match="expected `bool`, got `int` at endless"):
         from_json(to_json(scenario).replace('"endless":true', '"endless":1'))
+
+
+def test_splits_that_come_while_the_job_runs_are_discovered_and_read() -> None:
+    discovered = 0
+    sound_take = SourceOperator._take_discovered
+
+    def counted(self: SourceOperator, discovery: SplitDiscovery) -> None:
+        nonlocal discovered
+        before = len(self.positions())
+        sound_take(self, discovery)
+        discovered += len(self.positions()) - before
+
+    family = load_family("running_sum")
+    with replaced(SourceOperator, "_take_discovered", counted):
+        for seed in range(40):
+            # With all its faults: a split that is not in a checkpoint is discovered again. A job without
+            # checkpoints is not drained.
+            drawn = replace(scenario_of(family, seed), endless=True, without_checkpoints=UNSET)
+            trial = try_scenario(family, drawn)
+            assert trial.verdict.violations == ()
+    assert discovered > 40

@@ -10,7 +10,7 @@ Rules:
   A checksum of the split's name and the offset decides how many come together, and when, so that a shrunk
   scenario keeps the arrivals of what is left. What has arrived stays: an attempt that reads again finds it.
 - A source that has nothing waits. Its next poll is possible only once something has arrived.
-- A source that discovers splits looks for them from time to time, in all subtasks one after the other.
+- A source that discovers splits looks for them as records arrive, in all subtasks one after the other.
 - Once all records have arrived and are read, the user stops the job, drained: it ends as if the sources had
   ended. The user asks again as long as there is no savepoint.
 """
@@ -76,6 +76,7 @@ class EndlessInput:
 
     def _arrive(self, split: str) -> None:
         self._extend(split, self._log.available[split])
+        self._log.find_splits()
         self._processes.wake_sources()
 
     def _look_later(self) -> None:
@@ -87,8 +88,8 @@ class EndlessInput:
             return
         # Before the request, at which a fault may kill the process.
         self._look_later()
-        if self._log.find_splits():
-            self._processes.wake_sources()
+        self._log.find_splits()
+        self._processes.wake_sources()
         if self._log.is_read:
             self._requests.ask_for_the_end()
 

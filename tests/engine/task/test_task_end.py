@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from onceproof.engine.elements import END_OF_DATA, END_OF_PARTITION, MAX_WATERMARK
-from onceproof.engine.messages import AttemptId, Send, TaskFinished, TaskId
+from onceproof.engine.messages import SYNC_SAVEPOINT, AttemptId, Send, TaskFinished, TaskId
 from onceproof.engine.task.events import CANCEL, SnapshotStored, StoreSnapshot
 from onceproof.engine.task.task import TaskState
 
@@ -223,14 +224,32 @@ def test_without_checkpointing_a_source_commits_once_and_finishes_at_its_end(ben
     task.validate()
 
 
-def test_without_checkpoints_a_task_commits_at_its_end(bench):
+def test_without_checkpoints_a_task_commits_behind_the_end_of_all_inputs(bench):
     task = bench.task(bench.recorder("op"), channels=[0, 0], checkpointing=False)
     assert bench.feed(task, 0, END_OF_DATA, END_OF_PARTITION) == []
     assert bench.calls == []
     assert bench.feed(task, 1, END_OF_DATA) == []
-    assert bench.calls[-1] == ("commit", "op")
+    assert bench.calls[-1] == ("send", END_OF_DATA)
     assert bench.feed(task, 1, END_OF_PARTITION) == [FINISHED]
-    assert bench.calls[-2:] == [("close", "op"), ("send", END_OF_PARTITION)]
+    assert bench.calls[-3:] == [("commit", "op"), ("close", "op"), ("send", END_OF_PARTITION)]
+
+
+def test_without_checkpoints_a_drained_source_commits_with_its_savepoint(bench):
+    task = bench.task(bench.source("ab"), bench.recorder("op"), checkpointing=False)
+    trigger = replace(bench.trigger(5), kind=SYNC_SAVEPOINT, drains=True)
+    assert FINISHED not in task.handle(trigger, 0)
+    assert ("commit", "op") not in bench.calls
+    assert list(task.handle(bench.complete(5), 0)) == [FINISHED]
+    assert ("complete", "op", 5) in bench.calls
+
+
+def test_without_checkpoints_a_task_behind_a_stopped_one_waits_for_the_savepoint(bench):
+    task = bench.task(bench.recorder("op"), channels=[0], checkpointing=False)
+    barrier = replace(bench.barrier(5), kind=SYNC_SAVEPOINT)
+    # The task before it has heard first that the savepoint is complete.
+    assert FINISHED not in bench.feed(task, 0, barrier, END_OF_PARTITION)
+    assert list(task.handle(bench.complete(5), 0)) == [FINISHED]
+    assert ("complete", "op", 5) in bench.calls
 
 
 # Cancelling.

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onceproof.engine.elements import Record
+from onceproof.engine.functions import FunctionSnapshotContext
 from onceproof.engine.messages import TriggerCheckpoint
 from onceproof.engine.operators.base import OperatorContext
 from onceproof.engine.operators.source import SourceOperator
@@ -108,4 +109,45 @@ def empty_split_hides_the_others(reached: Reached) -> Iterator[None]:
         return []
 
     with replaced(SourceOperator, "poll", first_only):
+        yield
+
+
+@mutant(
+    id="split-of-another-subtask-is-discovered-again",
+    breaks="exactly_once",
+    summary="a restored source takes splits for new that other subtasks read",
+)
+def split_of_another_subtask_is_discovered_again(reached: Reached) -> Iterator[None]:
+    """A subtask knows only the splits that it reads itself."""
+    sound = SourceOperator._discover
+
+    def forgetful(self: SourceOperator, context: OperatorContext, interval_ms: int) -> None:
+        assert self._known is not None
+        own = [split for split, _ in self._readers]
+        if set(own) != set(self._known.get()):
+            reached()
+            self._known.update(own or [""])
+        sound(self, context, interval_ms)
+
+    with replaced(SourceOperator, "_discover", forgetful):
+        yield
+
+
+@mutant(
+    id="discovered-split-is-not-in-the-checkpoint",
+    breaks="exactly_once",
+    summary="a source that has discovered a split does not write its name into checkpoints",
+)
+def discovered_split_is_not_in_the_checkpoint(reached: Reached) -> Iterator[None]:
+    """A restored job discovers it again, in the subtask that owns it, from its beginning."""
+    sound = SourceOperator.snapshot_state
+
+    def forgetful(self: SourceOperator, context: FunctionSnapshotContext) -> None:
+        sound(self, context)
+        found = set() if self._discovery is None else self._discovery._seen
+        if self._known is not None and found:
+            reached()
+            self._known.update([split for split, _ in self._readers if split not in found])
+
+    with replaced(SourceOperator, "snapshot_state", forgetful):
         yield
