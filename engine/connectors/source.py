@@ -74,8 +74,8 @@ class SplitDiscovery:
         """End the thread; a listing that is under way ends by itself."""
         self._stopped.set()
 
-    def look(self) -> None:
-        """List the splits, and wake the task if some are new."""
+    def look(self) -> bool:
+        """List the splits, and wake the task if some are new. Return whether some are."""
         try:
             splits = self._list_splits()
         except BaseException as error:
@@ -86,6 +86,7 @@ class SplitDiscovery:
             self._seen.update(found)
             self._found.extend(found)
             self._wake_up()
+        return bool(found)
 
     @runs_user_code
     def _run(self, interval_s: float) -> None:

@@ -274,10 +274,8 @@ class Task:
         self.output_queues: list[Queue] = []
         self._open_inputs = len(queue_input)
         watch = settings.watch
-        if watch is None:
-            self.barriers = barrier_handler(settings.options, self._open_inputs)
-        else:
-            self.barriers = watch.barriers(task_id, vertex, settings.options, self._open_inputs)
+        make_barriers = barrier_handler if watch is None else partial(watch.barriers, task_id, vertex)
+        self.barriers = make_barriers(settings.options, self._open_inputs)
         self.state = CREATED
         self._is_open = False
         self.buffers_taken = 0
@@ -319,7 +317,6 @@ class Task:
         self._last_notified = 0
         self._first_final_checkpoint_id: int | None = None
         self._is_drained = False
-        """Whether it has been asked to end its data before a savepoint, which has not come yet."""
         self._in_flight: dict[int, bool] = {}
         self._aborted_ids: list[int] = []
         self._taken_ids: list[int] = []
@@ -794,7 +791,7 @@ class Task:
     def _finish_without_checkpoint(self) -> Sequence[TaskEffect]:
         """Commit behind the end of all inputs, and finish, in a job that takes no checkpoints.
 
-        A task that ends with a savepoint waits for it: that is what it commits.
+        A task that ends with a savepoint, or is drained before one, waits for it: that is what it commits.
         """
         is_over = self.state is ENDED_DATA and self._open_inputs == 0 and not self._is_drained
         if self.settings.checkpointing or not is_over or self._first_final_checkpoint_id is not None:

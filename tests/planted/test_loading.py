@@ -70,7 +70,7 @@ def test_a_mutant_without_an_issue_id_has_the_origin_planted() -> None:
     [
         ("x = (\n", "mine.py:1: SyntaxError: '(' was never closed"),
         ("\n\nraise ValueError('two\\nlines')\n", "mine.py:3: ValueError: two lines"),
-        ("import engine.nowhere\n", "mine.py:1: ModuleNotFoundError: No module named 'engine.nowhere'"),
+        ("import onceproof.nowhere\n", "mine.py:1: ModuleNotFoundError: No module named 'onceproof.nowhere'"),
         ("x = 1\n", "mine.py: holds no mutant: decorate a function with onceproof.mutant"),
         (GOOD.replace("by-hand", "FLINK-1"), "mine.py:1: two mutants have the id 'FLINK-1'"),
         (GOOD.replace('id="FLINK-1"', 'id=" "'), "mine.py:8: a mutant needs 'id', a text that is not empty"),

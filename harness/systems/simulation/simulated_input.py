@@ -88,8 +88,8 @@ class EndlessInput:
             return
         # Before the request, at which a fault may kill the process.
         self._look_later()
-        self._log.find_splits()
-        self._processes.wake_sources()
+        if self._log.find_splits():
+            self._processes.wake_sources()
         if self._log.is_read:
             self._requests.ask_for_the_end()
 

@@ -167,11 +167,14 @@ class SimulatedLog(Source):
         self._discoveries.append(discovery)
         return discovery
 
-    def find_splits(self) -> None:
-        """Have all subtasks look for new splits; what those of dead attempts find, no task takes."""
+    def find_splits(self) -> bool:
+        """Have all subtasks look for new splits, and return whether any has found some.
+
+        What those of dead attempts find, no task takes.
+        """
         self._looks += 1
-        for discovery in self._discoveries:
-            discovery.look()
+        found = [discovery.look() for discovery in self._discoveries]
+        return any(found)
 
     def offsets(self, positions: Mapping[str, Any]) -> Mapping[str, int]:
         """Return by split how many records are before the positions of its readers."""
