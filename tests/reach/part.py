@@ -49,6 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     from onceproof.harness.model.mutants import replaced
     from onceproof.harness.model.seeds import Share, numbered
     from onceproof.harness.systems.simulation.run_recorder import RunRecorder
+    from onceproof.harness.systems.simulation.stopping import seconds_for_each
     from onceproof.harness.trials.trial import scenario_of, try_scenario
 
     data = tracing.get_data()

@@ -18,6 +18,7 @@ from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 
 FAMILIES = ("word_count", "page_views", "window_sum")
+DISCOVERING = ("deduplication", "questions", "last_words", "running_sum")
 
 
 @mutant(
@@ -116,6 +117,7 @@ def empty_split_hides_the_others(reached: Reached) -> Iterator[None]:
     id="split-of-another-subtask-is-discovered-again",
     breaks="exactly_once",
     summary="a restored source takes splits for new that other subtasks read",
+    families=DISCOVERING,
 )
 def split_of_another_subtask_is_discovered_again(reached: Reached) -> Iterator[None]:
     """A subtask knows only the splits that it reads itself."""
@@ -137,6 +139,7 @@ def split_of_another_subtask_is_discovered_again(reached: Reached) -> Iterator[N
     id="discovered-split-is-not-in-the-checkpoint",
     breaks="exactly_once",
     summary="a source that has discovered a split does not write its name into checkpoints",
+    families=DISCOVERING,
 )
 def discovered_split_is_not_in_the_checkpoint(reached: Reached) -> Iterator[None]:
     """A restored job discovers it again, in the subtask that owns it, from its beginning."""
