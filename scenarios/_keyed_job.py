@@ -79,7 +79,7 @@ class GrowingSource(LabelledSource):
 
     def splits_for(self, parallelism: int) -> Sequence[str]:
         splits = sorted(self.splits())
-        return splits[: (len(splits) + 1) // 2] if self.can_discover else splits
+        return splits if self.discovery_interval_ms is None else splits[: (len(splits) + 1) // 2]
 
     def owner_of(self, split: str, parallelism: int) -> int | None:
         return self._source.owner_of(split, parallelism)

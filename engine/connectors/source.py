@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 
 class SplitDiscovery:
-    """What one subtask knows of splits that have come since the job has started, and the thread that looks.
+    """Finds the splits that have come since the job started, for one subtask, on a thread.
 
     Flink's enumerator runs beside the job master and hands splits out. Here each subtask looks for itself,
     because a split belongs to the subtask that ``Source.owner_of`` names, and which splits are known is in
@@ -60,9 +60,9 @@ class SplitDiscovery:
         self._stopped = Event()
 
     def start(self, interval_ms: int) -> None:
-        """Look with so much time between two listings.
+        """Start the thread, which lists the splits every ``interval_ms`` milliseconds.
 
-        The first one comes at once: splits may have come while the job was down.
+        The first listing comes at once: splits may have come while the job was down.
         """
         Thread(target=self._run, args=(interval_ms / 1000,), name="split discovery", daemon=True).start()
 
@@ -76,12 +76,7 @@ class SplitDiscovery:
 
     def look(self) -> bool:
         """List the splits, and wake the task if some are new. Return whether some are."""
-        try:
-            splits = self._list_splits()
-        except BaseException as error:
-            _logger.warning("new splits cannot be looked for, it is tried again: %s", error)
-            splits = ()
-        found = [split for split in splits if split not in self._seen and self._is_new(split)]
+        found = [each for each in self._list_splits() if each not in self._seen and self._is_new(each)]
         if found:
             self._seen.update(found)
             self._found.extend(found)
@@ -91,7 +86,10 @@ class SplitDiscovery:
     @runs_user_code
     def _run(self, interval_s: float) -> None:
         while not self._stopped.is_set():
-            self.look()
+            try:
+                self.look()
+            except BaseException as error:
+                _logger.warning("new splits cannot be looked for, it is tried again: %s", error)
             self._stopped.wait(interval_s)
 
 
@@ -254,9 +252,9 @@ class Source(ABC):
         is_new: Callable[[str], bool],
         wake_up: Callable[[], None],
     ) -> SplitDiscovery:
-        """Return what looks for new splits of a subtask, not started: a thread that lists all of them.
+        """Return the discovery of a subtask, not started.
 
-        A source around another one passes its own ``list_splits`` on to the inner one.
+        A source that wraps another one forwards this call, with its own ``list_splits``.
         """
         return SplitDiscovery(list_splits, is_new, wake_up)
 

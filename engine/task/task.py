@@ -9,6 +9,8 @@ Rules:
   checkpoint not yet begun makes the task answer its barrier with a cancellation marker.
 - After the end of its data a task still answers barriers. It finishes when a checkpoint that it took after
   that end is complete, because only then are its last records committed.
+- A job without checkpoints commits in each task at the end of all its inputs, or with the savepoint that ends
+  the job.
 - A synchronous savepoint ends the job: a task that has taken it reads nothing more, fires no timer, and
   closes when the savepoint is complete. A job that drains has ended its data before.
 - A snapshot that becomes durable after its checkpoint was aborted is discarded: no metadata will list it.
@@ -119,7 +121,15 @@ from onceproof.engine.task.events import (
     WokenUp,
 )
 from onceproof.engine.task.input_time import InputTime, TaskTime
-from onceproof.engine.task.outputs import Output, Queue, counted, each_with_its_own, sort_outputs
+from onceproof.engine.task.outputs import (
+    DATA,
+    Output,
+    Queue,
+    behind_data,
+    counted,
+    each_with_its_own,
+    sort_outputs,
+)
 from onceproof.engine.task.task_counters import CheckpointTimer, TaskCounters
 from onceproof.engine.task.task_watch import TaskWatch
 from onceproof.engine.types.fitting import settled_kind
@@ -556,8 +566,9 @@ class Task:
         )
         if self._timer is not None:
             self._timer.barrier_came(message.checkpoint_id, self._context.now)
-        self._is_drained = message.drains
-        drained = self.end_data() if message.drains and self.state is RUNNING else NOTHING
+        drains = message.drains and not self.queues
+        self._is_drained = self._is_drained or drains
+        drained = self.end_data() if drains and self.state is RUNNING else NOTHING
         effects = self._barrier_effects(self._take_trigger(barrier))
         if not effects and self._comes_too_late(message.checkpoint_id):
             effects = []
@@ -574,7 +585,29 @@ class Task:
         return bool(taken) and checkpoint_id < taken[-1] and checkpoint_id not in taken
 
     def _take_trigger(self, barrier: CheckpointBarrier) -> Sequence[BarrierEffect]:
-        return self.barriers.trigger(barrier, self._context.now)
+        """Trigger the handler; the barrier first waits behind queued records and the end of the data.
+
+        Where a job takes no checkpoints, tasks finish before others have read their last records.
+        """
+        waiting = self._channels_with_data()
+        if not waiting:
+            return self.barriers.trigger(barrier, self._context.now)
+        decisions: list[BarrierEffect] = []
+        for channel, ended in enumerate(self.barriers.ended):
+            if channel in waiting:
+                behind_data(self.queues[channel], barrier)
+            elif not ended:
+                decisions += self.barriers.handle(BarrierArrived(channel, barrier), self._context.now)
+        return decisions
+
+    def _channels_with_data(self) -> set[int]:
+        """Return the open channels that have records or the end of the data."""
+        queues = self.queues
+        return {
+            channel
+            for channel, ended in enumerate(self.barriers.ended)
+            if not ended and not DATA.isdisjoint(map(type, queues[channel]))
+        }
 
     def take_checkpoint(self, barrier: CheckpointBarrier, effects: list[TaskEffect]) -> None:
         """Forward the barrier, snapshot the operators and have the snapshot stored."""
@@ -591,7 +624,9 @@ class Task:
                 self._emit(records, position + 1)
         self._send_barrier(barrier)
         ended = self.state is ENDED_DATA
-        if ended and self._first_final_checkpoint_id is None:
+        # Nothing is committed with a savepoint that the job goes on behind.
+        commits = self.settings.checkpointing or barrier.kind == SYNC_SAVEPOINT
+        if ended and commits and self._first_final_checkpoint_id is None:
             self._first_final_checkpoint_id = checkpoint_id
         elif barrier.kind == SYNC_SAVEPOINT and not ended:
             self._stop(checkpoint_id)

@@ -43,7 +43,7 @@ from onceproof.engine.task.barriers.events import (
 )
 from onceproof.engine.task.barriers.unaligned import UnalignedBarrierHandler
 from onceproof.engine.task.events import Deliver, HoldSnapshot, StoreSnapshot, TaskEffect, TaskEvent, TimerDue
-from onceproof.engine.task.outputs import DATA, Queue, ahead_of_all, behind_data
+from onceproof.engine.task.outputs import Queue, ahead_of_all, behind_data
 from onceproof.engine.task.task import ALIVE, NOTHING, RUNNING, TaskSettings
 from onceproof.engine.task.timed_task import TimedTask
 
@@ -163,9 +163,7 @@ class UnalignedTask(TimedTask):
         """
         handler, now = self._handler, self._context.now
         open_channels = [channel for channel, ended in enumerate(handler.ended) if not ended]
-        waiting = {
-            channel for channel in open_channels if not DATA.isdisjoint(map(type, self.queues[channel]))
-        }
+        waiting = self._channels_with_data()
         if not waiting or barrier.options.alignment is AlignmentKind.UNALIGNED:
             return handler.trigger(barrier, now)
         decisions: list[BarrierEffect] = []

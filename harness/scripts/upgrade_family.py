@@ -100,7 +100,7 @@ class UpgradeFamily:
         self._new = _Version(new, self._old)
         self.name = f"{new.name}-from-{old.name}"
         for version in (old, new):
-            if version.options.batch:
+            if version.options.in_batch_with({}):
                 raise FamilyError(
                     f"{version.path}: a job in BATCH mode has no state that another could take over"
                 )

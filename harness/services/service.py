@@ -168,9 +168,14 @@ class ServerProcesses:
 
     def pause(self) -> None:
         """Stop all with SIGSTOP, and wait until they are: the signal takes effect after it was sent."""
-        self.send(signal.SIGSTOP)
         until = time.monotonic() + _STOP_S
-        while not all(map(_is_stopped, self.living())) and time.monotonic() < until:
+        while running := [each for each in self.living() if not _is_stopped(each)]:
+            if time.monotonic() > until:
+                raise ServiceError(f"process {running[0].pid} cannot be stopped: it takes no SIGSTOP")
+            # Again: one of them may have begun another one meanwhile.
+            for process in running:
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(signal.SIGSTOP)
             time.sleep(0.01)
 
     def kill(self) -> None:
@@ -212,7 +217,7 @@ class ServerProcesses:
 
 def _is_stopped(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
-        return bool(process.status() == psutil.STATUS_STOPPED)
+        return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     return True
 
 

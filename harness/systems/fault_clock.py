@@ -5,9 +5,9 @@ The rules this module lives by:
 - The counting is the same on every system. A fault waits until its point has been passed ``occurrence`` times
   by a task that matches, for a checkpoint that matches. It strikes once.
 - A pass belongs to the fault that strikes at it: faults behind it at the same point do not count that pass.
-- Kills and jumps of the clock count passes of their point. Faults of databases count what these read and
-  write there. Any other fault counts the messages, writes and commits that are about to be made. The three
-  are counted apart.
+- Kills and jumps of the clock count passes of their point. Faults of databases count the calls in which a
+  database reads or writes files. Any other fault counts the messages, writes and commits that are about to be
+  made. The three are counted apart.
 - What ``after`` counts differs: steps in the simulation, which schedules the strike itself; further passes of
   any point in real processes, which have no steps (`ProcessFaultClock`).
 - A kill is raised inside the task that dies, as an Ending of the engine: nothing of a user's function or of
@@ -67,8 +67,8 @@ CanStrike = Callable[[Fault, str], bool]
 class FaultClock:
     """The faults of one scenario, by the point at which they wait.
 
-    ``at_passes`` and ``others`` have a key for exactly those points at which a fault still waits. The
-    simulation keeps both dicts and looks there first, so a point without faults costs one lookup.
+    Each dict has a key for exactly those points at which a fault still waits. The simulation keeps them and
+    looks there first, so a point without faults costs one lookup.
     """
 
     __slots__ = ("at_databases", "at_passes", "others")
@@ -97,9 +97,10 @@ class FaultClock:
 
     def _arm(self, waiting: Waiting[Fault]) -> None:
         fault = waiting.wanted
-        by_point = self.at_passes if fault.kind in AT_PASSES else self.others
-        if FAULTS[fault.kind].strikes == "database":
-            by_point = self.at_databases
+        if fault.kind in AT_PASSES:
+            by_point = self.at_passes
+        else:
+            by_point = self.at_databases if FAULTS[fault.kind].strikes == "database" else self.others
         by_point.setdefault(fault.point, []).append(waiting)
 
     def _hit(
@@ -218,6 +219,7 @@ class ProcessFaultClock(FaultClock):
     def _arm_all(self) -> None:
         self.at_passes.clear()
         self.others.clear()
+        self.at_databases.clear()
         waiting = [each for each in self._waiting if each.left]
         if self._in_turn:
             waiting = [] if self._striking else waiting[:1]

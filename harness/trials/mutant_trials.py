@@ -409,6 +409,8 @@ def _time_limit(run_seconds: float) -> Iterator[None]:
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
+        # A run that is stopped while it opens a file has had no time to close it.
+        warnings.simplefilter("ignore", ResourceWarning)
         raise RunTooLong
 
     clocks = (
@@ -420,8 +422,6 @@ def _time_limit(run_seconds: float) -> Iterator[None]:
     # What is raised in a callback of the collector is swallowed there, and the run would go on for ever.
     gc.disable()
     with warnings.catch_warnings():
-        # A run that is stopped while it opens a file has had no time to close it.
-        warnings.simplefilter("ignore", ResourceWarning)
         for timer, _, seconds in clocks:
             signal.setitimer(timer, seconds)
         try:

@@ -8,7 +8,7 @@ The rules this module lives by:
 - A line of a file may be anything. ``graph_of`` refuses what is no graph with one line that names the vertex.
 - ``output_of`` says what is certain of a stream whatever the schedule does. A vertex is legitimate only where
   its input has what it needs: then the rows of the job follow from the records alone.
-- In BATCH mode, which the parameter ``mode`` says, an exchange sorts values by key and time, and what a
+- In BATCH mode, which the parameter ``mode`` selects, an exchange sorts values by key and time, and what a
   vertex emits may come at the end. So nothing is in the order of the records, and all may be held back.
 """
 
@@ -259,7 +259,7 @@ def graph_of(parameters: Mapping[str, object]) -> Graph:
     lines = [(name, str(line)) for name, line in parameters.items() if _NAME.fullmatch(name)]
     mode = parameters.get(MODE, "")
     if mode not in ("", BATCH):
-        raise GraphError(f"{MODE}: {mode!r} is no mode: leave it out, or say {BATCH}")
+        raise GraphError(f"{MODE}: {mode!r} is not a mode: omit it, or set it to {BATCH!r}")
     return _parsed(tuple(lines), mode == BATCH)
 
 

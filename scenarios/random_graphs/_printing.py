@@ -78,7 +78,8 @@ def as_program(records: Records, parameters: Mapping[str, Parameter]) -> str:
     """Return the job of a scenario as the text of a Python program."""
     graph = graph_of(parameters)
     lines = ["env = StreamExecutionEnvironment.get_execution_environment()"]
-    lines += ["env.set_runtime_mode(RuntimeExecutionMode.BATCH)"] * graph.in_batch
+    if graph.in_batch:
+        lines.append("env.set_runtime_mode(RuntimeExecutionMode.BATCH)")
     for source in graph.sources:
         lines.append(f"{source} = read(env, {source.upper()}, {source!r})")
     for vertex in graph.vertices:
@@ -312,6 +313,7 @@ def _imports() -> dict[str, str]:
         "EventTimeSessionWindows",
         "EventTimeTrigger",
         "PurgingTrigger",
+        "RuntimeExecutionMode",
         "SlidingEventTimeWindows",
         "StreamExecutionEnvironment",
         "TimestampAssigner",

@@ -32,7 +32,7 @@ def simpler_parameters(parameters: Mapping[str, Parameter]) -> Iterator[dict[str
     """Yield the parameters of simpler graphs, the simplest first."""
     graph = graph_of(parameters)
     rest = {name: value for name, value in parameters.items() if name not in graph.parameters()}
-    for vertices, in_batch in _simpler_ones(graph):
+    for vertices, in_batch in _simpler_graphs(graph):
         try:
             simpler = checked(tuple(_read_only(vertices)), in_batch)
         except GraphError:
@@ -42,7 +42,7 @@ def simpler_parameters(parameters: Mapping[str, Parameter]) -> Iterator[dict[str
         yield {**graph.parameters()}
 
 
-def _simpler_ones(graph: Graph) -> Iterator[tuple[list[Vertex], bool]]:
+def _simpler_graphs(graph: Graph) -> Iterator[tuple[list[Vertex], bool]]:
     if graph.in_batch:
         yield list(graph.vertices), False
     for vertices in _simpler(graph):

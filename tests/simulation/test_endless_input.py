@@ -87,8 +87,8 @@ def test_splits_that_come_while_the_job_runs_are_discovered_and_read() -> None:
     family = load_family("running_sum")
     with replaced(SourceOperator, "_take_discovered", counted):
         for seed in range(40):
-            # With all its faults: a split that is not in a checkpoint is discovered again. A job without
-            # checkpoints is not drained.
+            # With all its faults: a split that is not in a checkpoint is discovered again. Scenarios without
+            # checkpoints draw no endless input.
             drawn = replace(scenario_of(family, seed), endless=True, without_checkpoints=UNSET)
             trial = try_scenario(family, drawn)
             assert trial.verdict.violations == ()

@@ -8,9 +8,9 @@ The rules this module lives by:
   that do change are read into memory.
 - The databases of a process share one block cache, because they share its memory. It ends with the last of
   them: otherwise it would fill up with the blocks of databases whose attempts are dead.
-- What the operating system refuses, such as a full disk or too many open files, is an OSError with its number
-  and the folder, as it is for Python's own files. It passes, and is no damage of the checkpoint that is
-  restored.
+- What the operating system refuses while a database is opened, written in batches or checkpointed, such as a
+  full disk or too many open files, is an OSError with its number and the folder, as it is for Python's own
+  files. It does not mean that the checkpoint is damaged.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _REFUSALS: Final = {
 }
 """By their words, the errors of the operating system. A missing file is not among them: it is damage."""
 _OF_THE_SYSTEM: Final = "IO error: "
-"""How the binding's message begins."""
+"""What the binding's message has before them; for some files it begins with "Corruption"."""
 
 
 class BlockCache:
@@ -261,7 +261,7 @@ def _refusals_named(path: str) -> Iterator[None]:
         yield
     except Exception as error:
         said = str(error)
-        if said.startswith(_OF_THE_SYSTEM):
+        if _OF_THE_SYSTEM in said:
             for text, number in _REFUSALS.items():
                 if text in said:
                     raise OSError(number, text, path) from error

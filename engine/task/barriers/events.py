@@ -101,10 +101,11 @@ BarrierEffect: TypeAlias = (
 class BarrierHandler(Protocol):
     """Decides when a task with several channels takes its snapshot.
 
-    ``blocked[channel]``: whether the channel must wait.
+    ``blocked[channel]``: whether the channel must wait; ``ended[channel]``: whether it is over.
     """
 
     blocked: list[bool]
+    ended: list[bool]
 
     @property
     def latest_checkpoint_id(self) -> int:

@@ -208,8 +208,10 @@ class FaultInjector:
     def database_fault(self, point: str) -> Fault | None:
         """Return the fault of the files that a database of the running task is about to use, if any."""
         task = self._living.running_task()
-        fault = None if task is None else self._faults.database_at(point, task.name)
-        if fault is not None and task is not None:
+        if task is None:
+            return None
+        fault = self._faults.database_at(point, task.name)
+        if fault is not None:
             self._fire(fault, task.name)
         return fault
 

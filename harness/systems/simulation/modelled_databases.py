@@ -6,7 +6,8 @@ Rules:
   merging of files. Calls drawn at random are made on it and on RocksDB, and compared
   (`tests/simulation/test_modelled_databases.py`).
 - The seeds of some scenarios choose the real one all the same, and so do scenarios without a seed: what the
-  shrinker reports, the real one shows. Only a scenario whose disk fails always has the model.
+  shrinker reports, the real one shows. A scenario in which a disk fails always has the model, because the
+  disk of a real database does not fail.
 - Numbers of files are RocksDB's: opening takes four of them, a flush and the result of a merge one each.
 - What RocksDB's threads decide, whether files are merged before a checkpoint looks for them or behind it, the
   checksum of the newest file decides.
@@ -330,6 +331,5 @@ def has_real_databases(seed: int | None) -> bool:
 
 def databases_for(scenario: Scenario) -> Databases | None:
     """Return what opens the databases of a scenario; None: RocksDB does."""
-    # The disk of a real one does not fail.
     is_struck = any(FAULTS[fault.kind].strikes == "database" for fault in scenario.faults)
     return ModelledDatabases() if is_struck or not has_real_databases(scenario.seed) else None

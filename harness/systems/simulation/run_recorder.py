@@ -113,7 +113,7 @@ class RunRecorder:
         self._has_ended = False
         """Whether the sources of the attempt have nothing to read: those of its checkpoint had finished."""
         self._ended: set[int] = set()
-        """The checkpoints of such attempts."""
+        """The checkpoints and savepoints of such attempts."""
         self._down_since: int | None = None
         self.retention = retention
         self._fired_timers: list[FiredTimers] = []
@@ -172,8 +172,7 @@ class RunRecorder:
     def checkpoint_completed(self, metadata: CheckpointMetadata) -> None:
         """Record a complete checkpoint; its cut and its transactions follow from its snapshots."""
         self._known_complete.add(metadata.checkpoint_id)
-        if self._has_ended:
-            self._ended.add(metadata.checkpoint_id)
+        self._note_whether_ended(metadata)
         self.retention.completed(metadata)
         cut = self._records_read(metadata)
         transactions: list[str] = []
@@ -202,6 +201,7 @@ class RunRecorder:
 
     def savepoint_completed(self, metadata: CheckpointMetadata) -> None:
         """Record a complete savepoint; the observer gets it as it gets checkpoints."""
+        self._note_whether_ended(metadata)
         self._history.savepoint_completed(self._clock.step, metadata.checkpoint_id, metadata.attempt)
         if self.observer is not None:
             cut = self._records_read(metadata)
@@ -228,6 +228,10 @@ class RunRecorder:
         if metadata is not None and self._log.can_discover and not self._have_sources_ended(metadata):
             return dict.fromkeys(self._log.records, 0)
         return {split: len(records) for split, records in self._log.records.items()}
+
+    def _note_whether_ended(self, metadata: CheckpointMetadata) -> None:
+        # A process that finds no checkpoint begins with the first id again.
+        (self._ended.add if self._has_ended else self._ended.discard)(metadata.checkpoint_id)
 
     def _have_sources_ended(self, metadata: CheckpointMetadata) -> bool:
         """Return whether a source of a checkpoint had finished, or began with nothing to read."""

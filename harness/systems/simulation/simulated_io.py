@@ -42,7 +42,7 @@ from onceproof.harness.systems.sinks import ROLLS_BY_COUNT, SinkKind, SinksByKin
 FAILURES: Final = 3
 """How often a lookup fails that fails at first."""
 LONGEST_ANSWER_MS: Final = 12
-MOST_LOOKS: Final = 4
+LOOKS_UNTIL_ALL_HAVE_COME: Final = 4
 """After so many looks all splits have come."""
 
 
@@ -158,10 +158,10 @@ class SimulatedLog(Source):
         is_new: Callable[[str], bool],
         wake_up: Callable[[], None],
     ) -> SplitDiscovery:
-        """Return what looks with ``find_splits``. A split comes in one of the first looks."""
+        """Return a discovery that looks when ``find_splits`` is called."""
 
         def list_those_that_have_come() -> list[str]:
-            return [split for split in list_splits() if crc32(split.encode()) % MOST_LOOKS < self._looks]
+            return [split for split in list_splits() if _comes_with(split) <= self._looks]
 
         discovery = SimulatedDiscovery(list_those_that_have_come, is_new, wake_up)
         self._discoveries.append(discovery)
@@ -205,6 +205,11 @@ class SimulatedLog(Source):
         """Return a reader that begins at the offset ``position``, or at 0."""
         self.read_up_to[split] = position or 0
         return SimulatedReader(self, split, position or 0)
+
+
+def _comes_with(split: str) -> int:
+    """Return with which look a split comes."""
+    return 1 + crc32(split.encode()) % LOOKS_UNTIL_ALL_HAVE_COME
 
 
 def _never() -> bool:

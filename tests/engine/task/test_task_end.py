@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from onceproof.engine.elements import END_OF_DATA, END_OF_PARTITION, MAX_WATERMARK
-from onceproof.engine.messages import SYNC_SAVEPOINT, AttemptId, Send, TaskFinished, TaskId
-from onceproof.engine.task.events import CANCEL, SnapshotStored, StoreSnapshot
+from onceproof.engine.messages import SAVEPOINT, SYNC_SAVEPOINT, AttemptId, Send, TaskFinished, TaskId
+from onceproof.engine.task.events import CANCEL, Deliver, SnapshotStored, StoreSnapshot
 from onceproof.engine.task.task import TaskState
 
 FINISHED = Send(TaskFinished(AttemptId("3.2"), TaskId(0, 1)))
@@ -250,6 +250,29 @@ def test_without_checkpoints_a_task_behind_a_stopped_one_waits_for_the_savepoint
     assert FINISHED not in bench.feed(task, 0, barrier, END_OF_PARTITION)
     assert list(task.handle(bench.complete(5), 0)) == [FINISHED]
     assert ("complete", "op", 5) in bench.calls
+
+
+@pytest.mark.parametrize("is_aborted", [False, True])
+def test_without_checkpoints_a_task_waits_for_no_savepoint_behind_which_the_job_goes_on(bench, is_aborted):
+    task = bench.task(bench.recorder("op"), channels=[0], checkpointing=False)
+    bench.feed(task, 0, END_OF_DATA)
+    task.handle(replace(bench.trigger(5), kind=SAVEPOINT), 0)
+    if is_aborted:
+        task.handle(bench.aborted(5), 0)
+    assert bench.feed(task, 0, END_OF_PARTITION)[-1:] == [FINISHED]
+    assert ("commit", "op") in bench.calls
+
+
+def test_without_checkpoints_a_savepoint_waits_behind_the_records_of_a_finished_task(bench):
+    task = bench.task(bench.recorder("op"), channels=[0], checkpointing=False)
+    task.queues[0].extend([[("a", 1)], END_OF_DATA, END_OF_PARTITION])
+    trigger = replace(bench.trigger(5), kind=SYNC_SAVEPOINT, drains=True)
+    assert list(task.handle(trigger, 0)) == []
+    effects = [each for _ in range(4) for each in task.handle(Deliver(0), 0)]
+    assert FINISHED not in effects
+    calls = [call[0] for call in bench.calls]
+    assert calls.index("finish") < calls.index("snapshot")
+    assert list(task.handle(bench.complete(5), 0)) == [FINISHED]
 
 
 # Cancelling.

@@ -9,6 +9,7 @@ import pytest
 
 from onceproof.harness.systems.kit import patience
 from onceproof.harness.systems.kit.patience import TIMES_WITH_PROGRESS, Patience, bytes_logged
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_job_that_starts_again_and_again_comes_to_an_end(clock: list[float]) -> 
 def test_process_is_killed_when_its_time_is_over() -> None:
     killed = threading.Event()
     with Patience(0.01).ended_by(killed.set) as is_in_time:
-        killed.wait()
+        assert killed.wait(PATIENCE_SECONDS)
     assert not is_in_time()
 
 
