@@ -253,7 +253,7 @@ def test_without_checkpoints_a_task_behind_a_stopped_one_waits_for_the_savepoint
 
 
 @pytest.mark.parametrize("is_aborted", [False, True])
-def test_without_checkpoints_a_task_waits_for_no_savepoint_behind_which_the_job_goes_on(bench, is_aborted):
+def test_without_checkpoints_a_task_does_not_wait_for_a_plain_savepoint(bench, is_aborted):
     task = bench.task(bench.recorder("op"), channels=[0], checkpointing=False)
     bench.feed(task, 0, END_OF_DATA)
     task.handle(replace(bench.trigger(5), kind=SAVEPOINT), 0)
@@ -263,7 +263,7 @@ def test_without_checkpoints_a_task_waits_for_no_savepoint_behind_which_the_job_
     assert ("commit", "op") in bench.calls
 
 
-def test_without_checkpoints_a_savepoint_waits_behind_the_records_of_a_finished_task(bench):
+def test_without_checkpoints_a_barrier_waits_behind_records_of_a_finished_task(bench):
     task = bench.task(bench.recorder("op"), channels=[0], checkpointing=False)
     task.queues[0].extend([[("a", 1)], END_OF_DATA, END_OF_PARTITION])
     trigger = replace(bench.trigger(5), kind=SYNC_SAVEPOINT, drains=True)
