@@ -19,7 +19,7 @@ from onceproof.engine.runtime.storage import LocalCheckpointStorage
 from onceproof.engine.task.task import Task
 from onceproof.harness.model.mutants import Reached, mutant, replaced
 
-SLOW_WRITE_SECONDS = 0.01
+SLOW_WRITE_SECONDS = 0.15
 
 
 @mutant(

@@ -74,7 +74,7 @@ def test_rows_of_two_files_that_are_mixed_are_found():
 @BOTH
 @pytest.mark.parametrize("kill", ["kill_process", "kill_all"])
 def test_output_that_a_consumer_takes_away_is_committed_once(system, kill):
-    faults = Fault("move_output", "committed", occurrence=3), Fault(kill, "committed", occurrence=3)
+    faults = Fault("move_output", "committed"), Fault(kill, "committed")
     history, _, verdict = tried(system, *faults)
     assert verdict.violations == ()
     assert history.statistics.coverage["move_output", "committed"] == 1
