@@ -84,13 +84,8 @@ class GrowingSource(LabelledSource):
     def owner_of(self, split: str, parallelism: int) -> int | None:
         return self._source.owner_of(split, parallelism)
 
-    def discovery(
-        self,
-        list_splits: Callable[[], Sequence[str]],
-        is_new: Callable[[str], bool],
-        wake_up: Callable[[], None],
-    ) -> SplitDiscovery:
-        return self._source.discovery(list_splits, is_new, wake_up)
+    def start_discovery(self, discovery: SplitDiscovery, interval_ms: int) -> None:
+        self._source.start_discovery(discovery, interval_ms)
 
 
 class _LabellingReader(ForwardingReader):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -74,9 +74,9 @@ class SplitDiscovery:
         """End the thread; a listing that is under way ends by itself."""
         self._stopped.set()
 
-    def look(self) -> bool:
-        """List the splits, and wake the task if some are new. Return whether some are."""
-        found = [each for each in self._list_splits() if each not in self._seen and self._is_new(each)]
+    def look(self, splits: Iterable[str]) -> bool:
+        """Look for new ones among the listed splits, and wake the task for them. Return whether some are."""
+        found = [each for each in splits if each not in self._seen and self._is_new(each)]
         if found:
             self._seen.update(found)
             self._found.extend(found)
@@ -87,7 +87,7 @@ class SplitDiscovery:
     def _run(self, interval_s: float) -> None:
         while not self._stopped.is_set():
             try:
-                self.look()
+                self.look(self._list_splits())
             except BaseException as error:
                 _logger.warning("new splits cannot be looked for, it is tried again: %s", error)
             self._stopped.wait(interval_s)
@@ -246,17 +246,9 @@ class Source(ABC):
         """
         return None
 
-    def discovery(
-        self,
-        list_splits: Callable[[], Sequence[str]],
-        is_new: Callable[[str], bool],
-        wake_up: Callable[[], None],
-    ) -> SplitDiscovery:
-        """Return the discovery of a subtask, not started.
-
-        A source that wraps another one forwards this call, with its own ``list_splits``.
-        """
-        return SplitDiscovery(list_splits, is_new, wake_up)
+    def start_discovery(self, discovery: SplitDiscovery, interval_ms: int) -> None:
+        """Start the discovery of a subtask. A source that wraps another one forwards this call."""
+        discovery.start(interval_ms)
 
     def open_discovered_split(self, split: str) -> SplitReader:
         """Return a reader of a split that came after the job had started; by default as of any other."""

@@ -104,8 +104,8 @@ class SourceOperator(Operator):
         def is_new(split: str) -> bool:
             return split not in known and source.owner_of(split, parallelism) == subtask
 
-        self._discovery = source.discovery(source.splits, is_new, context.wake_up)
-        self._discovery.start(interval_ms)
+        self._discovery = SplitDiscovery(source.splits, is_new, context.wake_up)
+        source.start_discovery(self._discovery, interval_ms)
 
     def _take_discovered(self, discovery: SplitDiscovery) -> None:
         while (split := discovery.take()) is not None:

@@ -110,13 +110,6 @@ class SimulatedReader(SplitReader):
         return self._position >= len(self._records) and self._log.is_bounded
 
 
-class SimulatedDiscovery(SplitDiscovery):
-    """Looks for new splits when the input has it look."""
-
-    def start(self, interval_ms: int) -> None:
-        """Wait for ``look``."""
-
-
 class SimulatedLog(Source):
     """The scenario's splits as a replayable source, and how far each was last read."""
 
@@ -128,7 +121,7 @@ class SimulatedLog(Source):
         self.is_bounded = is_bounded
         self.can_discover = not is_bounded
         self.discovery_interval_ms = None if is_bounded else 1
-        self._discoveries: list[SimulatedDiscovery] = []
+        self._discoveries: list[SplitDiscovery] = []
         self._looks = 0
         """How often new splits were looked for."""
         self.available = {split: len(rows) for split, rows in records.items()}
@@ -152,20 +145,9 @@ class SimulatedLog(Source):
         """Return the subtask by a checksum of the split; None for input that ends, which is dealt out."""
         return None if self.is_bounded else crc32(split.encode()) % parallelism
 
-    def discovery(
-        self,
-        list_splits: Callable[[], Sequence[str]],
-        is_new: Callable[[str], bool],
-        wake_up: Callable[[], None],
-    ) -> SplitDiscovery:
-        """Return a discovery that looks when ``find_splits`` is called."""
-
-        def list_those_that_have_come() -> list[str]:
-            return [split for split in list_splits() if _comes_with(split) <= self._looks]
-
-        discovery = SimulatedDiscovery(list_those_that_have_come, is_new, wake_up)
+    def start_discovery(self, discovery: SplitDiscovery, interval_ms: int) -> None:
+        """Let it look with each call of ``find_splits``."""
         self._discoveries.append(discovery)
-        return discovery
 
     def find_splits(self) -> bool:
         """Have all subtasks look for new splits, and return whether any has found some.
@@ -173,7 +155,8 @@ class SimulatedLog(Source):
         What those of dead attempts find, no task takes.
         """
         self._looks += 1
-        found = [discovery.look() for discovery in self._discoveries]
+        come = [split for split in self.splits() if _comes_with(split) <= self._looks]
+        found = [discovery.look(come) for discovery in self._discoveries]
         return any(found)
 
     def offsets(self, positions: Mapping[str, Any]) -> Mapping[str, int]:
