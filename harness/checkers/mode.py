@@ -11,14 +11,15 @@ It replaces exactly_once for scenarios with the at-least-once guarantee. Anomali
 - out of order, near miss: as in exactly_once.
 
 A job without checkpoints begins anew after each failure, with its whole input and no state, and commits at
-its end. So each attempt is judged by itself: the last one makes the oracle's rows visible (lost), and none
-makes a row visible too often (repeated within an attempt), or another one (phantom), or completes a
-checkpoint (unasked checkpoint).
+its end. After a stop or a cancel it begins from their savepoint. So each attempt is judged together with
+those from whose savepoints it descends: the last one makes the oracle's rows visible (lost), and none makes
+a row visible too often (repeated within an attempt), or another one (phantom), or completes a checkpoint
+that is no savepoint (unasked checkpoint).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onceproof.harness.checkers.checker import Violation
 from onceproof.harness.checkers.exactly_once import LOST, PHANTOM, row_violation
@@ -30,6 +31,7 @@ from onceproof.harness.model.history import (
     CHECKPOINT_COMPLETED,
     FAULT_FIRED,
     JOB_FINISHED,
+    SAVEPOINT_COMPLETED,
     TRANSACTION_VISIBLE,
     History,
     Row,
@@ -61,20 +63,27 @@ class Mode:
     def _of_attempts(self, history: History, oracle: Oracle) -> list[Violation]:
         """Judge the attempts of a job without checkpoints."""
         rows_of: dict[str, list[Row]] = {}
+        parents: dict[str, str] = {}
+        savepoints: dict[int, str] = {}
         attempt, is_finished = "", False
         for step, kind, subject, payload in history.events:
-            if kind == CHECKPOINT_COMPLETED:
+            if kind == CHECKPOINT_COMPLETED and "savepoint" not in payload:
                 return [Violation(self.property, UNASKED, f"checkpoint {subject}", {"step": step})]
-            if kind == ATTEMPT_STARTED:
+            if kind in (CHECKPOINT_COMPLETED, SAVEPOINT_COMPLETED):
+                savepoints[subject] = payload["attempt"]
+            elif kind == ATTEMPT_STARTED:
                 attempt = subject
+                if payload["restored"] is not None:
+                    parents[attempt] = savepoints[payload["restored"]]
             elif kind == TRANSACTION_VISIBLE:
                 rows_of.setdefault(payload["attempt"], []).extend(payload["rows"])
             elif kind == JOB_FINISHED:
                 is_finished = True
+        rows_of = {each: _with_ancestors(each, parents, rows_of) for each in {**rows_of, attempt: ()}}
         if oracle.table_keys:
             # Each attempt writes the same keys again: what is there in the end counts.
             rows_of = {attempt: list(rows_at_end(history))} if is_finished else {}
-        last = rows_of.setdefault(attempt, [])
+        last = rows_of.get(attempt, [])
         expected = oracle.rows(last, history)
         violations: list[Violation] = []
         for each, visible in rows_of.items():
@@ -117,3 +126,12 @@ class Mode:
         elif oracle.at_least_once != "effects":
             add(PHANTOM, [row for row in actual if row not in expected])
         return violations + out_of_order(self.property, history, expected, oracle)
+
+
+def _with_ancestors(attempt: str, parents: Mapping[str, str], rows_of: Mapping[str, list[Row]]) -> list[Row]:
+    """Return the rows of an attempt, and of those whose savepoints led to it."""
+    rows = list(rows_of.get(attempt, ()))
+    while (parent := parents.get(attempt)) is not None:
+        attempt = parent
+        rows += rows_of.get(attempt, ())
+    return rows

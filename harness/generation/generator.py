@@ -97,7 +97,7 @@ from onceproof.harness.model.step_limits import (
     held_up_ms,
 )
 
-GENERATION: Final = 25
+GENERATION: Final = 26
 """Raised whenever the same seed begins to give another scenario with the same records.
 
 A further kind of fault does not raise it: only scenarios in which the kind occurs are others then."""
@@ -136,6 +136,8 @@ BUFFER_RECORDS: Final[tuple[tuple[int | UnsetType, int], ...]] = ((UNSET, 6), (2
 DRAWN_GRAPH_PATIENCE: Final = 3
 """By how much the step budget of a job is raised whose graph is drawn: its vertices may multiply records."""
 
+WATERMARKS_UNTIL_EXPIRY: Final = 1000
+"""The most that a generator of an endless drawn graph sends while a checkpoint waits until it expires."""
 DRAIN_PATIENCE: Final = 5
 """By how much the timeout of checkpoints is raised where a drawn graph is drained: its last windows may fire
 into joins, in front of functions that answer slowly."""
@@ -171,11 +173,14 @@ def _with_time_to_drain(scenario: Scenario) -> Scenario:
     """Return a scenario that ends with a drained stop, whose savepoint has time for all that the end fires.
 
     A request that has expired once would expire again, in each attempt: what is drained is not committed.
+    While tasks wait for each other until a checkpoint has expired, watermarks are all that happens.
     """
     added = (DRAIN_PATIENCE - 1) * scenario.checkpoint_timeout_ms
+    timeout = scenario.checkpoint_timeout_ms + added
     return replace(
         scenario,
-        checkpoint_timeout_ms=scenario.checkpoint_timeout_ms + added,
+        checkpoint_timeout_ms=timeout,
+        watermark_interval_ms=max(scenario.watermark_interval, timeout // WATERMARKS_UNTIL_EXPIRY),
         step_budget=allowed_step_budget(scenario.step_budget + EXPIRIES * added, scenario.record_count()),
     )
 

@@ -254,6 +254,7 @@ class History:
         in_flight: int = 0,
         ended: int = 0,
         stops: bool = False,
+        is_savepoint: bool = False,
         outside: bool = False,
     ) -> None:
         """Record that a checkpoint completed: restores may use it from now on.
@@ -263,8 +264,8 @@ class History:
         restores. ``transactions`` are the pre-committed ones that the sinks' states in it list, in their
         order; ``writers`` the attempts whose snapshots it is made of, each once; ``in_flight`` the number of
         records in it that were on their way between two tasks, ``ended`` that of operators' subtasks without
-        more data; ``stops``: it is the savepoint with which the job is to stop; ``outside``: it is seen from
-        outside, without its transactions.
+        more data; ``stops``: it is the savepoint with which the job is to stop; ``is_savepoint``: its user
+        asked for it; ``outside``: it is seen from outside, without its transactions.
         """
         payload: dict[str, Any] = {
             "attempt": attempt,
@@ -273,6 +274,8 @@ class History:
             "writers": tuple(writers),
             "in_flight": in_flight,
         }
+        if is_savepoint:
+            payload["savepoint"] = True
         if outside:
             payload["outside"] = True
         self.statistics.completions.append((ended, stops))

@@ -84,7 +84,12 @@ class Run:
         return self
 
     def checkpoint(
-        self, checkpoint: int, offset: int, rows: Sequence[Row] | None = None, in_flight: int = 0
+        self,
+        checkpoint: int,
+        offset: int,
+        rows: Sequence[Row] | None = None,
+        in_flight: int = 0,
+        is_savepoint: bool = False,
     ) -> Run:
         """Complete a checkpoint at an offset; it lists all transactions that are not committed yet."""
         self.write(offset, rows)
@@ -96,6 +101,7 @@ class Run:
             tuple(self.pending),
             (self.attempt,),
             in_flight,
+            is_savepoint=is_savepoint,
         )
         self.offsets[checkpoint], self.epoch, self.offset = offset, checkpoint, offset
         return self

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.job.events import Deploy
-from onceproof.engine.messages import SYNC_SAVEPOINT
+from onceproof.engine.messages import CHECKPOINT, SYNC_SAVEPOINT
 from onceproof.engine.operators.base import FunctionOperator
 from onceproof.engine.operators.interval_join import IntervalJoinOperator
 from onceproof.engine.operators.sink import SinkOperator
@@ -193,6 +193,7 @@ class RunRecorder:
             metadata.records_in_flight,
             _finished_in(metadata),
             metadata.kind == SYNC_SAVEPOINT,
+            metadata.kind != CHECKPOINT,
         )
         if self.observer is not None:
             self.observer.checkpoint_completed(metadata, cut)

@@ -87,7 +87,7 @@ def simulated_settings(scenario: Scenario) -> CheckpointSettings:
         ),
         min_pause_ms=mode.min_pause_ms,
         max_concurrent=mode.max_concurrent,
-        mode=EXACTLY_ONCE if scenario.is_exactly_once else AT_LEAST_ONCE,
+        mode=AT_LEAST_ONCE if mode.barriers == "at_least_once" else EXACTLY_ONCE,
         unaligned=mode.barriers == "unaligned",
         forces_unaligned=True,
         aligned_timeout_ms=mode.aligned_timeout_ms,

@@ -91,3 +91,22 @@ def test_without_checkpoints_an_attempt_repeats_nothing_of_its_own(begun_anew: R
 
 def test_without_checkpoints_none_completes(begun_anew: Run) -> None:
     assert begun_anew.checkpoint(1, 2).check(CHECKER) == [("unasked checkpoint", "checkpoint 1")]
+
+
+def test_without_checkpoints_attempts_behind_a_savepoint_go_on_from_its_rows(begun_anew: Run) -> None:
+    begun_anew.checkpoint(1, 2, is_savepoint=True).commit("t0-0-1.2", "t1-0-1.2").start("2.1", restored=1)
+    begun_anew.write(6).fault().start("2.2", restored=1).write(6).commit("t0-1-2.2", "t1-1-2.2")
+    assert begun_anew.finish().check(CHECKER) == []
+
+
+def test_without_checkpoints_a_row_before_a_savepoint_does_not_come_again(begun_anew: Run) -> None:
+    begun_anew.checkpoint(1, 2, is_savepoint=True).commit("t0-0-1.2", "t1-0-1.2").start("2.1", restored=1)
+    begun_anew.offset = 0
+    begun_anew.write(6).commit("t0-1-2.1", "t1-1-2.1").finish()
+    assert begun_anew.check(CHECKER) == [("repeated within an attempt", "transaction t0-1-2.1")]
+
+
+def test_without_checkpoints_a_row_before_a_savepoint_is_not_lost(begun_anew: Run) -> None:
+    begun_anew.checkpoint(1, 2, is_savepoint=True).start("2.1", restored=1)
+    begun_anew.write(6).commit("t0-1-2.1", "t1-1-2.1").finish()
+    assert [anomaly for anomaly, _ in begun_anew.check(CHECKER)] == ["lost"]

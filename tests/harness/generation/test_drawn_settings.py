@@ -14,7 +14,13 @@ from onceproof.harness.generation import drawn_settings
 from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import ATTEMPT_STARTED, JOB_FAILED, JOB_FINISHED
+from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
+    CHECKPOINT_COMPLETED,
+    JOB_FAILED,
+    JOB_FINISHED,
+    SAVEPOINT_COMPLETED,
+)
 from onceproof.harness.model.job_settings import Restarts
 from onceproof.harness.model.scenario import Scenario, from_json, to_json
 from onceproof.harness.model.system import find_system, prepared
@@ -22,6 +28,7 @@ from onceproof.harness.shrinking.reductions import cost_of, simpler_settings
 from onceproof.harness.trials.trial import try_scenario
 
 SEEDS = range(400)
+SAVEPOINTS = (CHECKPOINT_COMPLETED, SAVEPOINT_COMPLETED)
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +56,7 @@ def test_few_scenarios_have_them_and_all_else_is_as_without(
     for seed, each in zip(SEEDS, drawn, strict=True):
         as_before = plain(generate(family, seed))
         if not each.takes_checkpoints:
-            # It has no requests, and its input has an end.
-            as_before = replace(as_before, operations=UNSET, endless=UNSET, without_checkpoints=True)
+            as_before = replace(as_before, without_checkpoints=True)
         assert as_before == plain(each)
     assert 0.03 < sum(each.restarts is not UNSET for each in drawn) / len(drawn) < 0.1
     assert 0.01 < sum(not each.takes_checkpoints for each in drawn) / len(drawn) < 0.06
@@ -106,21 +112,25 @@ def test_stops_move_state_to_the_other_backend_in_either_direction(drawn: list[S
     assert {("hashmap", "rocksdb"), ("rocksdb", "hashmap")} <= moves
 
 
-def test_attempts_without_checkpoints_begin_anew_and_commit_at_their_end(
+def test_attempts_without_checkpoints_begin_anew_or_from_a_savepoint(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drawn_settings, "WITHOUT_CHECKPOINTS", 1.0)
     attempts = Counter[int]()
+    from_savepoints = 0
     for seed in range(40):
         scenario = generate(family, seed)
         trial = try_scenario(family, scenario)
         assert trial.verdict.violations == (), seed
         restored = [each[3]["restored"] for each in trial.history.events if each[1] == ATTEMPT_STARTED]
-        assert set(restored) == {None}
+        savepoints = {None, *(each[2] for each in trial.history.events if each[1] in SAVEPOINTS)}
+        assert set(restored) <= savepoints
+        from_savepoints += len(set(restored)) > 1
         attempts[len(restored)] += 1
         decisions = [decision.without for decision in decisions_of(scenario)]
         assert replace(scenario, without_checkpoints=UNSET) in decisions
     assert sum(count for number, count in attempts.items() if number > 1) > 5
+    assert from_savepoints > 3
 
 
 def test_a_family_of_a_user_always_takes_checkpoints(sales: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
@@ -11,6 +11,8 @@ from onceproof.engine.job.restart_strategies import FailureRateRestart, FixedDel
 from onceproof.engine.operators import sink
 from onceproof.engine.runtime import job_driver
 from onceproof.engine.state import hashmap
+from onceproof.engine.task import task
+from onceproof.engine.task.events import TaskEffect
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
 
@@ -121,4 +123,46 @@ def snapshots_lack_living_values(reached: Reached) -> Iterator[None]:
         return kept
 
     with replaced(hashmap, "_unexpired", hasty):
+        yield
+
+
+@mutant(
+    id="tasks-do-not-wait-for-the-savepoint-of-a-stop",
+    breaks="mode",
+    summary="in a job without checkpoints a task that is drained before a savepoint commits and ends at once",
+    families=("random_job",),
+)
+def tasks_do_not_wait_for_the_savepoint_of_a_stop(reached: Reached) -> Iterator[None]:
+    """What is committed then is committed again from the savepoint, or is not in it."""
+    sound = task.Task._finish_without_checkpoint
+
+    def hasty(self: task.Task) -> Sequence[TaskEffect]:
+        waited, self._first_final_checkpoint_id = self._first_final_checkpoint_id, None
+        is_drained, self._is_drained = self._is_drained, False
+        effects = sound(self)
+        if effects and (waited is not None or is_drained):
+            reached()
+        self._first_final_checkpoint_id, self._is_drained = waited, is_drained
+        return effects
+
+    with replaced(task.Task, "_finish_without_checkpoint", hasty):
+        yield
+
+
+@mutant(
+    id="savepoint-goes-ahead-of-finished-tasks",
+    breaks="mode",
+    summary="in a job without checkpoints a barrier goes ahead of records of tasks that have finished",
+)
+def savepoint_goes_ahead_of_finished_tasks(reached: Reached) -> Iterator[None]:
+    """The savepoint lacks the records, and its job reads them no more."""
+
+    def none(self: task.Task) -> set[int]:
+        if not self.settings.checkpointing and _channels_with_data(self):
+            reached()
+            return set()
+        return _channels_with_data(self)
+
+    _channels_with_data = task.Task._channels_with_data
+    with replaced(task.Task, "_channels_with_data", none):
         yield
