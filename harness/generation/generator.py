@@ -194,7 +194,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
     steps = _most_checkpoint_steps(vertices, source, HIGHEST_PARALLELISM if rescales else parallelism, sink)
     records, any_backend = _records_passed_on(family, workload), options_of(family).any_backend
     wanted = chance.weighted(WANTED_CHECKPOINTS)
-    interval = _between(SHORTEST_INTERVAL, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
+    interval = _interval_of(wanted, records, steps)
     restart_delay = chance.weighted(((0, 1), (chance.integer(1, 5), 3), (chance.integer(6, 40), 2)))
     tasks, sinks, sources = _subtasks(vertices, source or parallelism, parallelism, sink or parallelism)
     expires, mode = may_expire(family), draw_mode(chance, family)
@@ -255,6 +255,16 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
         buffer_records=chance.weighted(BUFFER_RECORDS),
         endless=(chance.chance(ENDLESS) and not hurried and not _in_batch(family, workload)) or UNSET,
     )
+
+
+def _interval_of(wanted: int, records: int, steps: int) -> int:
+    """Return the interval at which so many checkpoints complete, each of ``steps``.
+
+    Where many tasks take part, checkpoints would follow each other without a pause, and records would hardly
+    come in between.
+    """
+    shortest = max(SHORTEST_INTERVAL, steps // 2)
+    return _between(shortest, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
 
 
 def _in_batch(family: Family, workload: Workload) -> bool:

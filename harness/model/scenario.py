@@ -82,8 +82,9 @@ ANY_TASK: Final = "*"
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A fault that strikes once, at a protocol point.
 
-    The fault waits until its point has been passed ``occurrence`` times by a task that matches, for a
-    checkpoint that matches; it strikes ``after`` steps later, whichever task runs then.
+    The fault waits until its point has been passed ``occurrence`` times by a task that matches, for its
+    checkpoint or a later one: another fault may keep the first from the point. It strikes ``after`` steps
+    later, whichever task runs then.
     """
 
     kind: FaultKind
@@ -91,7 +92,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     task: str = ANY_TASK
     """A subtask ("count-1"), "coordinator", or "*" for any; of a message, its sender or receiver."""
     checkpoint: Count = 0
-    """0 matches any checkpoint."""
+    """0: the pass need not belong to a checkpoint."""
     occurrence: Positive = 1
     after: Count = 0
     delay: Count = 0

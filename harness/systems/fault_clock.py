@@ -3,7 +3,8 @@
 The rules this module lives by:
 
 - The counting is the same on every system. A fault waits until its point has been passed ``occurrence`` times
-  by a task that matches, for a checkpoint that matches. It strikes once.
+  by a task that matches, for its checkpoint or a later one: what is aimed at a checkpoint that another fault
+  has aborted strikes the next one. It strikes once.
 - A pass belongs to the fault that strikes at it: faults behind it at the same point do not count that pass.
 - Kills and jumps of the clock count passes of their point. Faults of databases count the calls in which a
   database reads or writes files. Any other fault counts the messages, writes and commits that are about to be
@@ -55,7 +56,7 @@ class Waiting(Generic[Wanted]):
     def is_hit(self, task: str, checkpoint_id: int) -> bool:
         """Count one pass of the point. Return whether this is the pass that was waited for."""
         wanted = self.wanted
-        if wanted.task not in (ANY_TASK, task) or wanted.checkpoint not in (0, checkpoint_id):
+        if wanted.task not in (ANY_TASK, task) or wanted.checkpoint > checkpoint_id:
             return False
         self.left -= 1
         return self.left == 0
@@ -118,7 +119,7 @@ class FaultClock:
         for position, waiting in enumerate(queue):
             # As `Waiting.is_hit`, written out: the simulation asks at every record while a kill waits there.
             fault = waiting.wanted
-            if fault.task not in (ANY_TASK, task) or fault.checkpoint not in (0, checkpoint_id):
+            if fault.task not in (ANY_TASK, task) or fault.checkpoint > checkpoint_id:
                 continue
             if can_strike is not None and not can_strike(fault, task):
                 continue

@@ -69,7 +69,7 @@ def test_state_of_the_engine_is_not_outside_of_it() -> None:
 
 
 def test_a_buffer_of_a_checkpointed_function_changes_and_is_no_fault() -> None:
-    watch, _ = watched("emptied_in_open", 1)
+    watch, _ = watched("emptied_in_open", 2)
     assert [place.name for place in watch.changed] == ["self.buffer"]
 
 

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 from onceproof.harness.model.scenario import ACTION_CLASSES, Schedule
+from onceproof.harness.systems.simulation import schedule
 from onceproof.harness.systems.simulation.actions import SLOT_CLASSES, Action, Slot
-from onceproof.harness.systems.simulation.schedule import NOTHING, chooser_of, possible
+from onceproof.harness.systems.simulation.schedule import (
+    LOOK_STEPS,
+    NOTHING,
+    PATIENCE,
+    chooser_of,
+    possible,
+)
 
 STEPS = 400
 
@@ -48,7 +55,10 @@ def plain_choice(
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_choice_by_priority_is_that_among_all_possible_actions(seed: int) -> None:
+def test_choice_by_priority_is_that_among_all_possible_actions(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "PATIENCE", (STEPS,))
     random = Random(seed)
     values = (-(2**63), 2**62) if seed == 1 else (-1, len(ACTION_CLASSES))
     priorities = {name: random.randint(*values) for name in ACTION_CLASSES if random.random() < 0.8}
@@ -77,3 +87,20 @@ def test_choice_by_priority_is_that_among_all_possible_actions(seed: int) -> Non
         assert chooser.choose(slots, pending, step) == expected
         chosen.add("nothing" if expected == NOTHING else "slot" if expected < len(slots) else "action")
     assert chosen == {"nothing", "slot", "action"}
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_class_that_waits_for_long_comes_first_unless_shrunk(seed: int) -> None:
+    chooser = chooser_of(Schedule("priority", seed, {name: rank for rank, name in enumerate(ACTION_CLASSES)}))
+    last, first = (Action(index, "action", print, None, 0) for index in (0, len(ACTION_CLASSES) - 1))
+    chosen = [chooser.choose((), [last, first], step) for step in range(LOOK_STEPS * (PATIENCE[1] + 2))]
+    waited = LOOK_STEPS * PATIENCE[1]
+    assert chosen == ([1] * len(chosen) if seed == 0 else [1] * waited + [0] * (len(chosen) - waited))
+
+
+def test_a_class_that_acts_now_and_then_does_not_come_first() -> None:
+    chooser = chooser_of(Schedule("priority", 7, {name: rank for rank, name in enumerate(ACTION_CLASSES)}))
+    last, first = (Action(index, "action", print, None, 0) for index in (0, len(ACTION_CLASSES) - 1))
+    for step in range(LOOK_STEPS * PATIENCE[1] * 3):
+        pending = [last] if step % LOOK_STEPS == 1 else [last, first]
+        assert chooser.choose((), pending, step) == len(pending) - 1

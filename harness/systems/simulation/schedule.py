@@ -23,6 +23,10 @@ from onceproof.harness.systems.simulation.actions import SLOT_CLASSES, Action, S
 
 NOTHING: Final = -1
 NO_DRAWS: Final = range(0)
+LOOK_STEPS: Final = 25
+"""How often a schedule of priorities looks which classes wait."""
+PATIENCE: Final = (4, 8, 16)
+"""In how many looks one after the other a class is found waiting before it comes first: by seed."""
 
 
 class Chooser(Protocol):
@@ -97,19 +101,24 @@ class PriorityChooser(ListingChooser):
     """Picks an action of the class with the highest priority: at random by the schedule's seed, or in turn.
 
     Seed 0 means in turn, like FairChooser. So a shrunk schedule is described by its priorities alone, such as
-    "store: -1".
+    "store: -1". Under any other, a class that could act for long, and did not, comes first from then on:
+    while checkpoints follow each other in front of sources that never read, little is found.
     """
 
     __slots__ = (
         "_changes",
+        "_chosen",
         "_cursor",
         "_highest_of_slots",
         "_in_turn",
+        "_next_look",
+        "_patience",
         "_prefers_pending",
         "_priorities",
         "_queues",
         "_random",
         "_slots",
+        "_waits",
     )
 
     def __init__(self, schedule: Schedule) -> None:
@@ -123,6 +132,12 @@ class PriorityChooser(ListingChooser):
         self._slots: Sequence[Slot] = ()
         self._queues: list[Queue | list[None]] = []
         """Those of ``_slots``, a list that the world replaces and never changes."""
+        self._chosen: set[int] = set()
+        """The classes that have acted since the last look."""
+        self._waits = [0] * len(ACTION_CLASSES)
+        """In how many looks each class was found waiting."""
+        self._next_look = LOOK_STEPS
+        self._patience = PATIENCE[schedule.seed % len(PATIENCE)]
 
     def choose(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> int:
         """Return the index of an action with the highest priority.
@@ -133,6 +148,8 @@ class PriorityChooser(ListingChooser):
         """
         if self._changes and self._changes[0][0] <= step:
             self._change_priorities(step)
+        if step >= self._next_look and not self._in_turn:
+            self._raise_starved(slots, pending, step)
         if slots is not self._slots:
             self._slots = slots
             self._queues = [slot.queue for slot in slots]
@@ -154,7 +171,25 @@ class PriorityChooser(ListingChooser):
             best += [index for index, rank in enumerate(ranks, count) if rank == highest]
         if not best:
             return NOTHING
-        return self._next_in_turn(best, count) if self._in_turn else best[floor(self._random() * len(best))]
+        if self._in_turn:
+            return self._next_in_turn(best, count)
+        index = best[floor(self._random() * len(best))]
+        action = slots[index] if index < count else pending[index - count]
+        self._chosen.add(action.class_index)
+        return index
+
+    def _raise_starved(self, slots: Sequence[Slot], pending: Sequence[Action], step: int) -> None:
+        """Put a class first that has waited for long."""
+        self._next_look = step + LOOK_STEPS
+        able = {slot.class_index for slot in slots if slot.queue and slot.is_ready()}
+        able.update(action.class_index for action in pending)
+        able -= self._chosen
+        self._chosen.clear()
+        self._waits = waits = [count + 1 if index in able else 0 for index, count in enumerate(self._waits)]
+        most = max(waits)
+        if most >= self._patience:
+            self._priorities[waits.index(most)] = max(self._priorities) + 1
+            self._highest_of_slots = self._priority_of_slots()
 
     def _change_priorities(self, step: int) -> None:
         """Apply the changes that are due."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from onceproof.harness.explanation.cause import ConfirmedCause
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.scenario import Scenario
@@ -27,6 +29,12 @@ def fails(family: Family, index: int) -> bool:
     return not try_scenario(family, scenario, twice=False, continued=False).verdict.passed
 
 
+def cause_of(family: Family, scenario: Scenario) -> ConfirmedCause | None:
+    signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
+    assert signature is not None
+    return confirmed_cause(family, scenario, signature, scenario)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_correct_family_with_late_data_passes(name: str) -> None:
     family = load_family(str(FAMILIES / f"{name}.py"))
@@ -46,12 +54,13 @@ def test_seen_ids_in_a_set_are_caught_within_50_scenarios_and_named(name: str, t
         text = text.replace(right, wrong)
     (tmp_path / f"{name}.py").write_text(text)
     family = load_family(str(tmp_path / f"{name}.py"))
-    scenario = next(scenario_at(family, index) for index in range(50) if fails(family, index))
-    signature = try_scenario(family, scenario, twice=False, continued=False).verdict.signature
-    assert signature is not None
-    cause = confirmed_cause(family, scenario, signature, scenario)
-    assert cause is not None
-    assert "Dedup keeps `self.seen` outside Flink state" in cause.sentence
+    failing = islice((scenario_at(family, index) for index in range(50) if fails(family, index)), 3)
+    causes = [cause_of(family, scenario) for scenario in failing]
+    assert len(causes) == 3
+    # Tasks that outlive their job master change what is carried over: such a cause is not confirmed.
+    named = [cause for cause in causes if cause is not None]
+    assert len(named) >= 2
+    assert all("Dedup keeps `self.seen` outside Flink state" in cause.sentence for cause in named)
 
 
 WATERMARK = "if ctx.timer_service().current_watermark() >= due:"

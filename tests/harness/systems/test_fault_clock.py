@@ -31,11 +31,19 @@ class Watched(ProcessFaultClock):
 
 def test_a_fault_strikes_once_at_its_turn_by_task_and_checkpoint():
     points = Watched(Fault("kill_process", "committing", "sink-1", checkpoint=2, occurrence=2))
-    passes = [("sink-0", 2), ("sink-1", 1), ("sink-1", 2), ("sink-1", 3), ("sink-1", 2), ("sink-1", 2)]
+    passes = [("sink-0", 2), ("sink-1", 1), ("sink-1", 2), ("sink-0", 3), ("sink-1", 2), ("sink-1", 2)]
     for place, (task, checkpoint) in enumerate(passes):
         points.probe("committing", task, checkpoint)
         assert points.struck == ([(0, "sink-1")] if place >= 4 else [])
     assert points.points == {"committing": 6}
+
+
+def test_a_fault_strikes_the_next_checkpoint_where_its_own_was_aborted():
+    points = Watched(Fault("kill_process", "completed", checkpoint=2))
+    points.probe("completed", "coordinator", 1)
+    assert points.struck == []
+    points.probe("completed", "coordinator", 4)
+    assert points.struck == [(0, "coordinator")]
 
 
 def test_passes_of_other_points_do_not_count():
