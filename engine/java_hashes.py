@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -55,6 +55,11 @@ def hash_string(value: str) -> int:
     return signed(code)
 
 
+def hash_strings(values: Sequence[str]) -> Iterable[int]:
+    """Compute ``String.hashCode`` of many strings, past the cache, which they would fill."""
+    return map(hash_string.__wrapped__, values)
+
+
 def hash_int(value: int) -> int:
     """Compute ``Integer.hashCode``: the value itself."""
     if not -0x80000000 <= value <= 0x7FFFFFFF:
@@ -68,6 +73,16 @@ def hash_long(value: int) -> int:
         unsigned = value & 0xFFFFFFFFFFFFFFFF
         return signed(unsigned ^ (unsigned >> 32))
     return hash_big_integer(value)
+
+
+def hash_longs(values: Sequence[int]) -> Iterable[int]:
+    """Compute ``Long.hashCode`` of many integers, of which only the lowest 32 bits count."""
+    smallest, largest = min(values), max(values)
+    if smallest >= 0 and largest <= 0x7FFFFFFF:
+        return values
+    if smallest >= -0x8000000000000000 and largest <= 0x7FFFFFFFFFFFFFFF:
+        return [value ^ (value >> 32) for value in values]
+    return map(hash_long, values)
 
 
 def hash_big_integer(value: int) -> int:

@@ -173,8 +173,8 @@ def copy(value: Any) -> Any:
         return value.copy() if SCALARS.issuperset(map(type, value)) else [copy(item) for item in value]
     if kind is dict:
         return {key: copy(item) for key, item in value.items()}
-    if kind is tuple and not SCALARS.issuperset(map(type, value)):
-        return tuple([copy(item) for item in value])
+    if kind is tuple:
+        return value if SCALARS.issuperset(map(type, value)) else tuple([copy(item) for item in value])
     if kind in SCALARS:
         return value
     form = form_of(value)

@@ -363,6 +363,9 @@ class PickledType(NamedType):
         )
 
     def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
+        if dynamic.is_plain(values) and bytes not in map(type, values):
+            return None
+
         def pack(value: Any) -> Any:
             try:
                 return dynamic.pack_any(value, allow_pickle)
@@ -378,6 +381,11 @@ class PickledType(NamedType):
 
     def copy(self, value: Any) -> Any:
         return copying.deepcopy(value)
+
+    def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        if dynamic.SCALARS.issuperset(map(type, table.values())):
+            return table.copy()
+        return super().copy_table(table)
 
     def check_key_type(self) -> None:
         """Accept the type, with the keys that an undeclared type takes."""
