@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -55,9 +56,14 @@ def hash_string(value: str) -> int:
     return signed(code)
 
 
-def hash_strings(values: Sequence[str]) -> Iterable[int]:
-    """Compute ``String.hashCode`` of many strings, past the cache, which they would fill."""
-    return map(hash_string.__wrapped__, values)
+def hash_strings(values: Sequence[str]) -> array[int]:
+    """Compute ``String.hashCode`` of many strings, past the cache, which they would fill; without sign."""
+    return unsigned(map(hash_string.__wrapped__, values))
+
+
+def unsigned(codes: Iterable[int]) -> array[int]:
+    """Return hash codes as integers of 32 bits without a sign."""
+    return array("I", [code & _MASK for code in codes])
 
 
 def hash_int(value: int) -> int:
@@ -75,14 +81,15 @@ def hash_long(value: int) -> int:
     return hash_big_integer(value)
 
 
-def hash_longs(values: Sequence[int]) -> Iterable[int]:
-    """Compute ``Long.hashCode`` of many integers, of which only the lowest 32 bits count."""
-    smallest, largest = min(values), max(values)
-    if smallest >= 0 and largest <= 0x7FFFFFFF:
-        return values
-    if smallest >= -0x8000000000000000 and largest <= 0x7FFFFFFFFFFFFFFF:
-        return [value ^ (value >> 32) for value in values]
-    return map(hash_long, values)
+def hash_longs(values: Sequence[int]) -> array[int]:
+    """Compute ``Long.hashCode`` of many integers, without a sign."""
+    try:
+        # The usual keys: an integer of 32 bits without a sign is its own code.
+        return array("I", values)
+    except OverflowError:
+        if min(values) >= -0x8000000000000000 and max(values) <= 0x7FFFFFFFFFFFFFFF:
+            return unsigned([value ^ (value >> 32) for value in values])
+        return unsigned(map(hash_long, values))
 
 
 def hash_big_integer(value: int) -> int:

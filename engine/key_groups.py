@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import starmap
 from struct import iter_unpack
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import mmh3
 
-from onceproof.engine.java_hashes import hash_dynamic, hash_longs, hash_strings
+from onceproof.engine.java_hashes import hash_dynamic, hash_longs, hash_strings, unsigned
 from onceproof.engine.key_identity import value_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def key_groups_of(keys: Sequence[Any], max_parallelism: int, key_type: TypeInfor
     """
     if len(keys) < MANY_KEYS:
         return [key_group_of(key, max_parallelism, key_type) for key in keys]
-    codes = array("I", [code & _MASK for code in _java_hashes(keys, key_type)])
+    codes = _java_hashes(keys, key_type)
     if sys.byteorder == "big":
         codes.byteswap()
     hashes = map(abs, starmap(mmh3.hash, iter_unpack("4s", codes)))
@@ -77,8 +77,8 @@ def key_groups_of(keys: Sequence[Any], max_parallelism: int, key_type: TypeInfor
     return [(found & 0x7FFFFFFF) % max_parallelism for found in hashes]
 
 
-def _java_hashes(keys: Sequence[Any], key_type: TypeInformation | None) -> Iterable[int]:
-    """Return Java's hash codes of many identities, of which only the lowest 32 bits count."""
+def _java_hashes(keys: Sequence[Any], key_type: TypeInformation | None) -> array[int]:
+    """Return Java's hash codes of many identities, without a sign."""
     kinds = set(map(type, keys))
     declared = None if key_type is None else key_type.java_hash_kind
     if kinds == {int} and declared in (None, "long"):
@@ -86,7 +86,7 @@ def _java_hashes(keys: Sequence[Any], key_type: TypeInformation | None) -> Itera
     if kinds == {str} and declared in (None, "string"):
         return hash_strings(keys)
     hash_value = hash_dynamic if key_type is None else key_type.java_hash
-    return [0 if key is None else hash_value(value_of(key)) for key in keys]
+    return unsigned([0 if key is None else hash_value(value_of(key)) for key in keys])
 
 
 def operator_index(max_parallelism: int, parallelism: int, group: int) -> int:

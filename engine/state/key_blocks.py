@@ -117,7 +117,7 @@ class KeySorter:
             except KeyError:
                 by_group[group] = [position]
         return [
-            Run(group, own, msgspec.Raw(ENCODE([keys[position] for position in own])))
+            Run(group, own, msgspec.Raw(ENCODE(list(map(keys.__getitem__, own)))))
             for group, own in sorted(by_group.items())
         ]
 

@@ -83,7 +83,13 @@ def pack(value: Any) -> Any:
     if kind is list:
         return value if is_plain(value) else [pack(item) for item in value]
     if kind is tuple:
-        return Ext(_TUPLE, _ENCODER.encode(value if is_plain(value) else [pack(item) for item in value]))
+        if SCALARS.issuperset(map(type, value)):
+            try:
+                return Ext(_TUPLE, _ENCODER.encode(value))
+            except OverflowError:
+                # An integer beyond 64 bits is seldom, and is_plain() takes longer than the encoder.
+                pass
+        return Ext(_TUPLE, _ENCODER.encode([pack(item) for item in value]))
     if kind is dict:
         if set(map(type, value)) <= {str}:
             return {key: pack(item) for key, item in value.items()}
