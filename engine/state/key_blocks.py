@@ -7,7 +7,7 @@ The rules this module lives by:
   times as long.
 - A block remembers its sorted and encoded keys. A dict keeps its order while nothing is removed, so the next
   snapshot finds most blocks as they were, and neither checks, hashes nor encodes their keys again.
-- After a removal the blocks behind it differ. Their keys are sorted again, by the groups that are known.
+- After a removal the blocks behind it differ. Their keys are sorted again, but their groups are known.
 - What a cache holds is replaced, never changed: snapshots of one backend may be encoded in several threads.
 """
 
@@ -76,13 +76,16 @@ class KeyGroupCache:
 class KeySorter:
     """Sorts the keys of one table, block after block; ``blocks`` are those so far."""
 
-    __slots__ = ("_earlier", "_key_type", "_known", "_max_parallelism", "blocks")
+    __slots__ = ("_earlier", "_key_type", "_known", "_looked_up", "_max_parallelism", "blocks")
 
     def __init__(self, earlier: list[KeyBlock], key_type: TypeInformation, max_parallelism: int) -> None:
         self._earlier = earlier
         self._key_type = key_type
         self._max_parallelism = max_parallelism
-        self._known: dict[Any, int] | None = None
+        self._known: dict[Any, int] = {}
+        """The groups of the keys in one earlier block."""
+        self._looked_up = 0
+        """The number of earlier blocks that need not be looked at again."""
         self.blocks: list[KeyBlock] = []
 
     def next_runs(self, identities: list[Any]) -> list[Run]:
@@ -122,20 +125,26 @@ class KeySorter:
         ]
 
     def _groups(self, identities: list[Any]) -> list[int]:
-        """Return the key groups of keys, computing those that are not known."""
-        known = self._known
-        if known is None:
-            known = self._known = {}
-            for block in self._earlier[len(self.blocks) :]:
-                known.update(zip(block.identities, block.groups, strict=True))
-        unknown = [key for key in identities if key not in known] if known else identities
-        if not unknown:
-            return [known[key] for key in identities]
-        computed = key_groups_of(unknown, self._max_parallelism, self._key_type)
-        if len(unknown) == len(identities):
-            return computed
-        found = iter(computed)
-        return [known[key] if key in known else next(found) for key in identities]
+        """Return the key groups of keys, computing those that are not known.
+
+        What is left after a removal has its order still, so its keys are looked up in one earlier block after
+        the other: small dicts, which the processor's cache holds.
+        """
+        groups: list[Any] = list(map(self._known.get, identities))
+        self._looked_up = max(self._looked_up, len(self.blocks))
+        while None in groups and self._looked_up < len(self._earlier):
+            block = self._earlier[self._looked_up]
+            self._looked_up += 1
+            known = self._known = dict(zip(block.identities, block.groups, strict=True))
+            groups = [
+                known.get(key) if group is None else group
+                for key, group in zip(identities, groups, strict=True)
+            ]
+        if None not in groups:
+            return groups
+        unknown = [key for key, group in zip(identities, groups, strict=True) if group is None]
+        computed = iter(key_groups_of(unknown, self._max_parallelism, self._key_type))
+        return [next(computed) if group is None else group for group in groups]
 
 
 def block_size(max_parallelism: int) -> int:
