@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -55,6 +56,16 @@ def hash_string(value: str) -> int:
     return signed(code)
 
 
+def hash_strings(values: Sequence[str]) -> array[int]:
+    """Compute ``String.hashCode`` of many strings, past the cache, which they would fill; without sign."""
+    return unsigned(map(hash_string.__wrapped__, values))
+
+
+def unsigned(codes: Iterable[int]) -> array[int]:
+    """Return hash codes as integers of 32 bits without a sign."""
+    return array("I", [code & _MASK for code in codes])
+
+
 def hash_int(value: int) -> int:
     """Compute ``Integer.hashCode``: the value itself."""
     if not -0x80000000 <= value <= 0x7FFFFFFF:
@@ -68,6 +79,17 @@ def hash_long(value: int) -> int:
         unsigned = value & 0xFFFFFFFFFFFFFFFF
         return signed(unsigned ^ (unsigned >> 32))
     return hash_big_integer(value)
+
+
+def hash_longs(values: Sequence[int]) -> array[int]:
+    """Compute ``Long.hashCode`` of many integers, without a sign."""
+    try:
+        # The usual keys: an integer of 32 bits without a sign is its own code.
+        return array("I", values)
+    except OverflowError:
+        if min(values) >= -0x8000000000000000 and max(values) <= 0x7FFFFFFFFFFFFFFF:
+            return unsigned([value ^ (value >> 32) for value in values])
+        return unsigned(map(hash_long, values))
 
 
 def hash_big_integer(value: int) -> int:

@@ -53,7 +53,8 @@ def is_database_file(name: str) -> bool:
 SNAPSHOT_MAGIC = b"\x89OPSTATE"
 METADATA_MAGIC = b"\x89OPMETA\n"
 CHANNELS_MAGIC = b"\x89OPFLOW\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 2 stores a keyed table in columns, version 1 (up to release 0.2) in pairs: see ``stored``."""
 
 _HEADER = struct.Struct(">8sHQ32s")
 HEADER_BYTES = _HEADER.size
@@ -107,6 +108,11 @@ def first_part(data: bytes) -> bytes:
         if data[end : end + len(CHANNELS_MAGIC)] == CHANNELS_MAGIC:
             return data[:end]
     return data
+
+
+def format_version(data: bytes) -> int:
+    """Return the format version of a file that ``unseal`` has checked."""
+    return int(_HEADER.unpack_from(data)[1])
 
 
 def unseal(magic: bytes, data: bytes, path: str) -> tuple[memoryview, str]:

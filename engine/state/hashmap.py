@@ -16,9 +16,10 @@ from typing import Any
 
 from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.file_envelope import StateError
+from onceproof.engine.state.key_blocks import KeyGroupCache
 from onceproof.engine.state.keyed import KeyedStateBackend, Registered
-from onceproof.engine.state.restoring import check_stored, decode_groups, identified
-from onceproof.engine.state.snapshot import KeyedSnapshot, KeyGroupCache, TableSnapshot, wrong_entry
+from onceproof.engine.state.restoring import check_stored, decode_blocks, identities_of
+from onceproof.engine.state.snapshot import KeyedSnapshot, TableSnapshot, wrong_entry
 from onceproof.engine.state.stored import EncodedTable, NativePart
 from onceproof.engine.state.ttl import DEFAULT_COMPACTION_ENTRIES
 from onceproof.engine.state.ttl_states import Cleanup, TtlState
@@ -230,18 +231,24 @@ class HashMapStateBackend(KeyedStateBackend):
 
     def _decode(self, stored: EncodedTable, registered: Registered, entries: dict[Any, Any]) -> None:
         reader = check_stored(stored, registered, self.key_type, self.allow_pickle, self._clock)
-        namespaced = registered.namespace_type is not None
-        key_groups = self._key_groups.known
-        expected = 0
-        for group, decoded in decode_groups(stored, registered, self.key_type, reader):
-            pairs = identified(decoded, self.key_type, namespaced)
-            entries.update(pairs)
-            for entry, _ in pairs:
-                key_groups[entry[0] if namespaced else entry] = group
-            expected += len(pairs)
-        if len(entries) != expected:
+        known: list[Any] = []
+        groups: list[int] = []
+        for group, keys, namespaces, values in decode_blocks(stored, registered, self.key_type, reader):
+            identities = identities_of(keys, self.key_type)
+            entries.update(
+                zip(
+                    identities if namespaces is None else zip(identities, namespaces, strict=True),
+                    values,
+                    strict=True,
+                )
+            )
+            known += identities
+            groups += [group] * len(identities)
+        self._key_groups.learn(registered.name, known, groups, self.max_parallelism)
+        twice = len(known) - len(entries)
+        if twice:
             raise StateError(
-                f"state {registered.name!r} was stored with {expected - len(entries)} keys that occur twice: "
+                f"state {registered.name!r} was stored with {twice} keys that occur twice: "
                 "restore another checkpoint"
             )
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceproof.engine.state.file_envelope import StateError, pickle_refused
-from onceproof.engine.state.snapshot import entry_type
 from onceproof.engine.state.stored import EncodedTable, TableDescription
 from onceproof.engine.types import PickleForbidden, TypeInformation, from_descriptor
 from onceproof.engine.types.evolution import Incompatible, Migration, migration_of
 from onceproof.engine.types.information import Descriptor
+from onceproof.engine.types.wrapped import nullable
 
 if TYPE_CHECKING:
     from onceproof.engine.state.keyed import Registered
@@ -127,37 +127,44 @@ def check_stored(
     return reader_of(what, stored.value_type, registered.stored_type, allow_pickle, now)
 
 
-def identified(
-    pairs: list[tuple[Any, Any]], key_type: TypeInformation, namespaced: bool
-) -> list[tuple[Any, Any]]:
-    """Return (entry, value) pairs with the identities of their keys."""
+def identities_of(keys: list[Any], key_type: TypeInformation) -> list[Any]:
+    """Return the identities of keys."""
     plain, identify = key_type.key_rule()
-    kinds = {type(entry[0]) for entry, _ in pairs} if namespaced else {type(entry) for entry, _ in pairs}
-    if kinds.issubset(plain):
-        return pairs
-    if namespaced:
-        return [((identify(key), namespace), value) for (key, namespace), value in pairs]
-    return [(identify(key), value) for key, value in pairs]
+    if set(map(type, keys)).issubset(plain):
+        return keys
+    return [identify(key) for key in keys]
 
 
-def decode_groups(
+def decode_blocks(
     stored: EncodedTable, registered: Registered, key_type: TypeInformation, reader: Reader
-) -> Iterator[tuple[int, list[tuple[Any, Any]]]]:
-    """Yield for each key group its (entry, value) pairs."""
-    entries, migrate = entry_type(key_type, registered.namespace_type), reader.migrate
-    decoder = reader.kind.entry_decoder(entries)
-    unpack_entry, unpack_value = (kind.unpacker(reader.allow_pickle) for kind in (entries, reader.kind))
+) -> Iterator[tuple[int, list[Any], list[Any] | None, list[Any]]]:
+    """Yield the blocks of a table: the key group, the keys, the namespaces if there are any, the values."""
+    namespace_type, migrate = registered.namespace_type, reader.migrate
+    kinds = [nullable(key_type), reader.kind]
+    if namespace_type is not None:
+        kinds.insert(1, namespace_type)
+    decoder = reader.kind.block_decoder(kinds[0], namespace_type)
+    unpackers = [kind.unpacker(reader.allow_pickle) for kind in kinds]
     for group, data in stored.groups.items():
         try:
-            pairs = decoder.decode(data)
-            if unpack_entry is not None:
-                pairs = [(unpack_entry(entry), value) for entry, value in pairs]
-            if unpack_value is not None:
-                pairs = [(entry, unpack_value(value)) for entry, value in pairs]
+            blocks = [
+                [
+                    column if unpack is None else [unpack(item) for item in column]
+                    for column, unpack in zip(columns, unpackers, strict=True)
+                ]
+                for columns in decoder.decode(data)
+            ]
+            if any(len(set(map(len, columns))) > 1 for columns in blocks):
+                raise ValueError("the columns of a block differ in length")
         except PickleForbidden:
             raise pickle_refused(f"state {registered.name!r}") from None
         except (ValueError, RecursionError) as error:
-            raise StateError(
-                f"state {registered.name!r}, key group {group}: the stored bytes cannot be read ({error})"
-            ) from error
-        yield group, pairs if migrate is None else [(entry, migrate(value)) for entry, value in pairs]
+            raise unreadable_group(registered.name, group, error) from error
+        for keys, *namespaces, values in blocks:
+            held = values if migrate is None else [migrate(value) for value in values]
+            yield group, keys, namespaces[0] if namespaces else None, held
+
+
+def unreadable_group(name: str, group: int, error: Exception) -> StateError:
+    """Return the error that the stored bytes of a key group are not what a snapshot writes."""
+    return StateError(f"state {name!r}, key group {group}: the stored bytes cannot be read ({error})")

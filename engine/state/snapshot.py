@@ -5,11 +5,9 @@ A snapshot has two parts:
 - The synchronous part copies tables and lists so that later changes do not reach the snapshot. It runs
   between two calls of a machine and must be short.
 - The asynchronous part, ``encode_task_snapshot``, runs in another thread while the task goes on. It reads
-  nothing that the task changes: all in a snapshot is a copy, or is replaced instead of changed. The one thing
-  that both use, the cache of key groups, is looked up and added to, and never gone through.
-- The asynchronous part checks every value against its declared type, groups each
-  table by key group and encodes group by group, so that a restore at another parallelism decodes only the
-  groups it owns.
+  nothing that the task changes: all in a snapshot is a copy, or is replaced instead of changed.
+- The asynchronous part checks every value against its declared type, and encodes each table by key group, so
+  that a restore at another parallelism decodes only the groups it owns.
 
 Restored state that the job does not register is carried along in its encoded form.
 """
@@ -17,28 +15,29 @@ Restored state that the job does not register is carried along in its encoded fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from hashlib import file_digest, sha256
 from os.path import getsize
-from typing import Any, Final
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onceproof.engine.errors import text_of
 from onceproof.engine.java_hashes import InvalidKey
-from onceproof.engine.key_groups import key_group_of
-from onceproof.engine.key_identity import Distinct, value_of
+from onceproof.engine.key_identity import value_of
 from onceproof.engine.state.file_envelope import (
     LARGEST_NUMBER,
     SNAPSHOT_MAGIC,
     DamagedFile,
     StateError,
     first_part,
+    format_version,
     is_database_file,
     seal,
     unseal,
 )
 from onceproof.engine.state.in_flight import NO_RECORDS, ChannelIndex, ChannelRecords, encode_channels
+from onceproof.engine.state.key_blocks import KeyGroupCache, KeySorter, blocks_of
 from onceproof.engine.state.raw import RAW, RAW_KIND
 from onceproof.engine.state.stored import (
     SPLIT_DISTRIBUTE,
@@ -50,14 +49,12 @@ from onceproof.engine.state.stored import (
     SnapshotIndex,
     StateFile,
     TableDescription,
+    from_first_format,
 )
 from onceproof.engine.types import NotDescribable, TypeInformation, WrongValue
-from onceproof.engine.types.composite import tuple_type
-from onceproof.engine.types.information import ENCODE, Packer
+from onceproof.engine.types.information import ENCODE
 from onceproof.engine.types.wrapped import nullable
 
-REMEMBERED_KEY_GROUPS: Final = 1024
-"""A cache of key groups that is smaller than this is never trimmed."""
 _WRONG = (WrongValue, NotDescribable, InvalidKey, UnicodeEncodeError)
 
 
@@ -69,36 +66,6 @@ class TableSnapshot(msgspec.Struct):
     value_type: TypeInformation
     entries: dict[Any, Any]
     namespace_type: TypeInformation | None = None
-
-
-class KeyGroupCache:
-    """The group of each key that a backend knows, so that snapshots need not compute it again.
-
-    The thread that encodes snapshots and the thread of the task share it. Either may look up and add; an
-    addition that is lost is computed again.
-    """
-
-    __slots__ = ("known",)
-
-    def __init__(self) -> None:
-        self.known: dict[Any, int] = {}
-
-    def trim(self, tables: list[TableSnapshot]) -> None:
-        """Forget the keys without an entry in a snapshot's tables, if they are more than half of all."""
-        known = self.known
-        entries = sum([len(table.entries) for table in tables])
-        if len(known) <= max(REMEMBERED_KEY_GROUPS, 2 * entries):
-            return
-        living: dict[Any, int] = {}
-        for table in tables:
-            namespaced = table.namespace_type is not None
-            # Of the shared dict only single keys are looked up: another thread may add to it meanwhile.
-            for entry in table.entries:
-                key = entry[0] if namespaced else entry
-                group = known.get(key)
-                if group is not None:
-                    living[key] = group
-        self.known = living
 
 
 class KeyedSnapshot(msgspec.Struct):
@@ -291,11 +258,22 @@ def decode_task_snapshot(data: bytes, path: str, expected_sha256: str | None = N
         raise DamagedFile(path, "another file than the one that the checkpoint's metadata lists")
     try:
         decoded = _BODY_DECODER.decode(body)
+        if format_version(data) == 1:
+            decoded = {operator_id: _from_first_format(stored) for operator_id, stored in decoded.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedFile(path, f"its content cannot be read ({error})") from error
     for operator in decoded.values():
         _check_operator(operator, path)
     return decoded
+
+
+def _from_first_format(operator: EncodedOperator) -> EncodedOperator:
+    """Return the state of an operator as a file of the present format has it."""
+    keyed = {
+        name: table if table.kind == RAW_KIND else from_first_format(table)
+        for name, table in operator.keyed.items()
+    }
+    return replace(operator, keyed=keyed)
 
 
 def _check_operator(operator: EncodedOperator, path: str) -> None:
@@ -318,105 +296,56 @@ def _encode_keyed(snapshot: KeyedSnapshot) -> dict[str, EncodedTable]:
         encoded[table.name] = _encode_table(table, snapshot)
     if snapshot.carried:
         encoded.update(snapshot.carried)
-    snapshot.key_groups.trim(snapshot.tables)
     return encoded
 
 
 def _encode_table(table: TableSnapshot, snapshot: KeyedSnapshot) -> EncodedTable:
-    key_type, value_type = snapshot.key_type, table.value_type
-    entries = table.entries
-    namespace_type = table.namespace_type
+    """Encode a table block by block: see ``key_blocks``, which also has the reason."""
+    key_type, value_type, namespace_type = snapshot.key_type, table.value_type, table.namespace_type
     namespace = None if namespace_type is None else namespace_type.descriptor
-    if not entries:
-        # As those of timers are, once the timers have fired.
-        return EncodedTable(table.kind, key_type.descriptor, value_type.descriptor, {}, {}, namespace)
+    counts: dict[int, int] = {}
+    parts: dict[int, list[msgspec.Raw]] = {}
+    sorter = KeySorter(snapshot.key_groups.blocks.get(table.name, []), key_type, snapshot.max_parallelism)
+    blocks = blocks_of(table.entries, namespace_type is not None, snapshot.max_parallelism)
     try:
-        value_of_entry = value_of if namespace_type is None else _key_and_namespace
-        stands_for_others = _has_identities(entries, namespace_type is not None)
-        keys = [value_of_entry(entry) for entry in entries] if stands_for_others else entries.keys()
-        pack_key = entry_type(key_type, namespace_type).prepare(keys)
-        pack_value = value_type.prepare(entries.values(), snapshot.allow_pickle)
-        group_all = _group if namespace_type is None else _group_by_key
-        grouped = group_all(entries, snapshot)
-        if stands_for_others:
-            grouped = {
-                group: [(value_of_entry(entry), value) for entry, value in pairs]
-                for group, pairs in grouped.items()
-            }
-        in_order = sorted(grouped)
-        counts = {group: len(grouped[group]) for group in in_order}
-        if pack_key is None and pack_value is None:
-            groups = {group: ENCODE(grouped[group]) for group in in_order}
-        else:
-            packed = ((group, _pack_pairs(grouped[group], pack_key, pack_value)) for group in in_order)
-            groups = {group: ENCODE(pairs) for group, pairs in packed}
+        for keys, namespaces, values in blocks:
+            runs = sorter.next_runs(keys)
+            held = _packed(values, value_type, snapshot.allow_pickle)
+            named = None
+            if namespaces is not None:
+                assert namespace_type is not None
+                named = _packed(namespaces, namespace_type, allow_pickle=False)
+            for run in runs:
+                group, positions = run.group, run.positions
+                columns: list[Any] = [run.keys]
+                if named is not None:
+                    columns.append(list(map(named.__getitem__, positions)))
+                columns.append(list(map(held.__getitem__, positions)))
+                part = msgspec.Raw(ENCODE(columns))
+                try:
+                    counts[group] += len(positions)
+                    parts[group].append(part)
+                except KeyError:
+                    counts[group] = len(positions)
+                    parts[group] = [part]
     except _WRONG as error:
         raise wrong_entry(table, key_type, error, snapshot.allow_pickle) from error
+    snapshot.key_groups.blocks[table.name] = sorter.blocks
+    in_order = sorted(counts)
     return EncodedTable(
         table.kind,
         key_type.descriptor,
         value_type.descriptor,
-        counts,
-        groups,
+        {group: counts[group] for group in in_order},
+        {group: ENCODE(parts[group]) for group in in_order},
         namespace,
     )
 
 
-@lru_cache(maxsize=1024)
-def entry_type(key_type: TypeInformation, namespace_type: TypeInformation | None) -> TypeInformation:
-    """Return the type of a table's entries: keys, of which one may be None, or keys with namespaces."""
-    key_type = nullable(key_type)
-    return key_type if namespace_type is None else tuple_type((key_type, namespace_type))
-
-
-def _has_identities(entries: dict[Any, Any], namespaced: bool) -> bool:
-    """Return whether the key of an entry is not its own identity."""
-    kinds = {type(entry[0]) for entry in entries} if namespaced else set(map(type, entries))
-    return Distinct in kinds
-
-
-def _key_and_namespace(entry: tuple[Any, Any]) -> tuple[Any, Any]:
-    return value_of(entry[0]), entry[1]
-
-
-def _group(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[tuple[Any, Any]]]:
-    """Sort the entries of a table into key groups."""
-    known = snapshot.key_groups.known
-    grouped: dict[int, list[tuple[Any, Any]]] = {}
-    for pair in entries.items():
-        key = pair[0]
-        group = known.get(key)
-        if group is None:
-            group = known[key] = key_group_of(key, snapshot.max_parallelism, snapshot.key_type)
-        if group in grouped:
-            grouped[group].append(pair)
-        else:
-            grouped[group] = [pair]
-    return grouped
-
-
-def _group_by_key(entries: dict[Any, Any], snapshot: KeyedSnapshot) -> dict[int, list[tuple[Any, Any]]]:
-    """Sort the entries of a table with namespaces into key groups."""
-    known = snapshot.key_groups.known
-    grouped: dict[int, list[tuple[Any, Any]]] = {}
-    for pair in entries.items():
-        key = pair[0][0]
-        group = known.get(key)
-        if group is None:
-            group = known[key] = key_group_of(key, snapshot.max_parallelism, snapshot.key_type)
-        grouped.setdefault(group, []).append(pair)
-    return grouped
-
-
-def _pack_pairs(
-    pairs: list[tuple[Any, Any]], pack_key: Packer | None, pack_value: Packer | None
-) -> list[tuple[Any, Any]]:
-    if pack_key is None:
-        assert pack_value is not None
-        return [(key, pack_value(value)) for key, value in pairs]
-    if pack_value is None:
-        return [(pack_key(key), value) for key, value in pairs]
-    return [(pack_key(key), pack_value(value)) for key, value in pairs]
+def _packed(values: list[Any], kind: TypeInformation, allow_pickle: bool) -> list[Any]:
+    """Return the wire forms of a column; raises WrongValue, and NotDescribable."""
+    pack = kind.prepare(values, allow_pickle)
+    return values if pack is None else [pack(value) for value in values]
 
 
 def wrong_entry(

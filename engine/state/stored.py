@@ -33,8 +33,8 @@ class TableDescription(msgspec.Struct, frozen=True, array_like=True):
 class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
     """A keyed state in its stored form: by key group, the number of entries and the encoded entries.
 
-    Each group is an encoded list of (entry, value). An entry is the key, or (key, namespace) if the state has
-    namespaces.
+    Each group is an encoded list of blocks. A block has a column of keys, one of namespaces if the state has
+    namespaces, and one of values.
     """
 
     kind: str
@@ -47,6 +47,17 @@ class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
     def described(self) -> TableDescription:
         """Return the kind and the types."""
         return TableDescription(self.kind, self.key_type, self.value_type, self.namespace_type)
+
+    def pairs(self, group: int) -> list[tuple[Any, Any]]:
+        """Return the (entry, value) pairs of a key group in their wire forms.
+
+        An entry is the key, or (key, namespace) if the state has namespaces.
+        """
+        found: list[tuple[Any, Any]] = []
+        for *entry, values in msgspec.msgpack.decode(self.groups[group]):
+            entries = entry[0] if self.namespace_type is None else zip(*entry, strict=True)
+            found += zip(entries, values, strict=True)
+        return found
 
     def joined(self, name: str, other: EncodedTable) -> EncodedTable:
         """Return both parts of a state as one; they have no key group in common.
@@ -67,6 +78,26 @@ class EncodedTable(msgspec.Struct, frozen=True, array_like=True):
         groups = {group: data for group, data in self.groups.items() if low <= group <= high}
         counts = {group: self.counts[group] for group in groups}
         return replace(self, counts=counts, groups=groups)
+
+
+_PLAIN = msgspec.msgpack.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]])
+_NAMESPACED = msgspec.msgpack.Decoder(list[tuple[tuple[msgspec.Raw, msgspec.Raw], msgspec.Raw]])
+
+
+def from_first_format(table: EncodedTable) -> EncodedTable:
+    """Return a table whose groups are lists of (entry, value), as in files of format version 1, in blocks.
+
+    Raises msgspec.DecodeError.
+    """
+    groups: dict[int, bytes] = {}
+    for group, data in table.groups.items():
+        columns: list[Any]
+        if table.namespace_type is None:
+            columns = list(zip(*_PLAIN.decode(data), strict=True))
+        else:
+            columns = list(zip(*[(*entry, value) for entry, value in _NAMESPACED.decode(data)], strict=True))
+        groups[group] = msgspec.msgpack.encode([columns])
+    return replace(table, groups=groups)
 
 
 class EncodedList(msgspec.Struct, frozen=True, array_like=True):

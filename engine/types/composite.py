@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import chain, repeat
-from operator import is_
+from operator import is_, itemgetter
 from typing import Any, Final
 
 from onceproof.engine.java_hashes import hash_fields
@@ -45,7 +45,7 @@ def or_none(convert: Packer | None) -> Packer | None:
     return None if convert is None else lambda value: None if value is None else convert(value)
 
 
-def prepared(kind: TypeInformation, values: list[Any], allow_pickle: bool) -> Packer | None:
+def prepared(kind: TypeInformation, values: Collection[Any], allow_pickle: bool) -> Packer | None:
     """Return ``kind.prepare`` of a column of which values may be None.
 
     Most columns hold no None, so they are looked at a second time only where the type refuses one.
@@ -98,9 +98,10 @@ class TupleType(TypeInformation):
             for value in values:
                 if type(value) is not tuple or len(value) != arity:
                     raise WrongValue(value, self.name)
+        # Not zip(*values): an iterator for each value would have the garbage collector run all the time.
         packers = [
-            field.prepare(column, allow_pickle)
-            for field, column in zip(self.fields, zip(*values, strict=True), strict=True)
+            field.prepare(list(map(itemgetter(place), values)), allow_pickle)
+            for place, field in enumerate(self.fields)
         ]
         if not any(packers):
             return None

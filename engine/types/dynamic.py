@@ -83,7 +83,13 @@ def pack(value: Any) -> Any:
     if kind is list:
         return value if is_plain(value) else [pack(item) for item in value]
     if kind is tuple:
-        return Ext(_TUPLE, _ENCODER.encode(value if is_plain(value) else [pack(item) for item in value]))
+        if SCALARS.issuperset(map(type, value)):
+            try:
+                return Ext(_TUPLE, _ENCODER.encode(value))
+            except OverflowError:
+                # An integer beyond 64 bits is seldom, and is_plain() takes longer than the encoder.
+                pass
+        return Ext(_TUPLE, _ENCODER.encode([pack(item) for item in value]))
     if kind is dict:
         if set(map(type, value)) <= {str}:
             return {key: pack(item) for key, item in value.items()}
@@ -173,8 +179,8 @@ def copy(value: Any) -> Any:
         return value.copy() if SCALARS.issuperset(map(type, value)) else [copy(item) for item in value]
     if kind is dict:
         return {key: copy(item) for key, item in value.items()}
-    if kind is tuple and not SCALARS.issuperset(map(type, value)):
-        return tuple([copy(item) for item in value])
+    if kind is tuple:
+        return value if SCALARS.issuperset(map(type, value)) else tuple([copy(item) for item in value])
     if kind in SCALARS:
         return value
     form = form_of(value)

@@ -80,8 +80,8 @@ class TypeInformation:
     """
 
     __slots__ = (
+        "_block_decoders",
         "_decoder",
-        "_entry_decoders",
         "admits_none",
         "contains_pickle",
         "descriptor",
@@ -114,7 +114,7 @@ class TypeInformation:
         self.admits_none = admits_none
         """Whether None is a value of the type, as where Flink's serializer writes null."""
         self._decoder: msgspec.msgpack.Decoder[Any] | None = None
-        self._entry_decoders: dict[int, msgspec.msgpack.Decoder[list[tuple[Any, Any]]]] = {}
+        self._block_decoders: dict[tuple[int, int], msgspec.msgpack.Decoder[list[tuple[list[Any], ...]]]] = {}
 
     def __repr__(self) -> str:
         return self.name
@@ -263,13 +263,20 @@ class TypeInformation:
         unpack = self.unpacker(allow_pickle)
         return decode if unpack is None else lambda data: unpack(decode(data))
 
-    def entry_decoder(self, key_type: TypeInformation) -> msgspec.msgpack.Decoder[list[tuple[Any, Any]]]:
-        """Return the decoder of a list of (key, value) pairs whose values are of this type."""
-        decoder = self._entry_decoders.get(id(key_type))
+    def block_decoder(
+        self, key_type: TypeInformation, namespace_type: TypeInformation | None
+    ) -> msgspec.msgpack.Decoder[list[tuple[list[Any], ...]]]:
+        """Return the decoder of stored blocks whose values are of this type.
+
+        A block has columns of keys, of namespaces if there are any, and of values.
+        """
+        types = (id(key_type), id(namespace_type))
+        decoder = self._block_decoders.get(types)
         if decoder is None:
-            entries = list[tuple[key_type.wire_type, self.wire_type]]  # type: ignore[name-defined]
-            decoder = msgspec.msgpack.Decoder(entries, ext_hook=decode_extension)
-            self._entry_decoders[id(key_type)] = decoder
+            kinds = (key_type, self) if namespace_type is None else (key_type, namespace_type, self)
+            columns = tuple([list[kind.wire_type] for kind in kinds])  # type: ignore[name-defined]
+            decoder = msgspec.msgpack.Decoder(list[tuple[columns]], ext_hook=decode_extension)  # type: ignore[valid-type]
+            self._block_decoders[types] = decoder
         return decoder
 
     def to_descriptor(self) -> Descriptor:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from onceproof.engine.key_identity import value_of
-from onceproof.engine.types.composite import or_none, wire_type_or_none
+from onceproof.engine.types.composite import or_none, prepared, wire_type_or_none
 from onceproof.engine.types.information import ENCODE, Packer, TypeInformation, WrongValue, interned
 
 _NONE: Final = ENCODE(None)
@@ -36,12 +36,10 @@ class NullableType(TypeInformation):
         return nullable, (self.inner,)
 
     def prepare(self, values: Collection[Any], allow_pickle: bool = False) -> Packer | None:
-        pack = self.inner.prepare([value for value in values if value is not None], allow_pickle)
-        return None if pack is None else lambda value: None if value is None else pack(value)
+        return prepared(self.inner, values, allow_pickle)
 
     def unpacker(self, allow_pickle: bool = False) -> Packer | None:
-        unpack = self.inner.unpacker(allow_pickle)
-        return None if unpack is None else lambda value: None if value is None else unpack(value)
+        return or_none(self.inner.unpacker(allow_pickle))
 
     def converter(self) -> Packer | None:
         return or_none(self.inner.converter())

@@ -84,8 +84,8 @@ def kept_in(recorded: Iterable[RecordedCheckpoint]) -> dict[str, Kept]:
 
 
 def _keys_in(table: EncodedTable) -> Iterator[str]:
-    for data in table.groups.values():
-        for entry, _ in msgspec.msgpack.decode(data):
+    for group in table.groups:
+        for entry, _ in table.pairs(group):
             yield repr(entry)
 
 

@@ -23,7 +23,13 @@ def test_both_backends_are_measured_beside_their_floors() -> None:
     assert accesses <= set(found.figures)
     assert accesses <= set(found.floors)
     steps = {f"{backend}_{step}" for backend in ("hashmap", "rocksdb") for step in ("snapshot", "restore")}
-    assert set(found.ratios) == accesses | steps
+    cpu = {
+        f"{backend}_{step}_cpu"
+        for backend in ("hashmap", "rocksdb")
+        for step in ("snapshot", "second_snapshot", "restore")
+    }
+    assert set(found.ratios) == accesses | steps | cpu
+    assert all(found.figures[f"{step}_seconds"] > 0 for step in cpu)
     assert all(found.figures[f"{step}_seconds"] > 0 for step in steps)
     assert min(found.figures["hashmap_snapshot_bytes"], found.figures["rocksdb_snapshot_bytes"]) > 3_000
     assert not any(figure.startswith("large") for figure in found.figures)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from onceproof.engine.checkpoint import metadata
 from onceproof.engine.checkpoint.events import MetadataStored
@@ -48,6 +49,7 @@ from onceproof.engine.runtime.recovery import METADATA
 from onceproof.engine.runtime.remote_storage import RemoteCheckpointStorage
 from onceproof.engine.runtime.spark_executors import Patience
 from onceproof.engine.state import snapshot
+from onceproof.engine.state.key_blocks import KeyBlock, KeySorter
 from onceproof.engine.state.rocksdb import database
 from onceproof.engine.task.task import Task
 from onceproof.engine.types.information import TypeInformation
@@ -79,12 +81,18 @@ def files_of_other_owners_are_swept(patch: pytest.MonkeyPatch, test: pytest.Func
     patch.setattr(Recovery, "may_abort", of_any_owner)
 
 
-def shared_cache_is_gone_through(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
-    def trim(self: snapshot.KeyGroupCache, tables: list[snapshot.TableSnapshot]) -> None:
-        known = self.known.items()
-        self.known = {key: group for key, group in known if any(key in [*each.entries] for each in tables)}
+def changed_keys_are_taken_for_the_earlier_ones(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
+    class Unchanged(list[Any]):
+        def __ne__(self, other: object) -> bool:
+            return False
 
-    patch.setattr(snapshot.KeyGroupCache, "trim", trim)
+    begin = KeySorter.__init__
+
+    def trusting(self: KeySorter, earlier: list[KeyBlock], *types: Any) -> None:
+        trusted = [replace(block, identities=Unchanged(block.identities)) for block in earlier]
+        begin(self, trusted, *types)
+
+    patch.setattr(KeySorter, "__init__", trusting)
 
 
 def forks_keep_locks(patch: pytest.MonkeyPatch, test: pytest.Function) -> None:
@@ -336,8 +344,8 @@ PLANTED: Final[dict[str, Plant]] = {
     "connectors/test_file_sink_sharing.py::test_job_beside_its_earlier_run_loses_nothing": (
         files_of_other_owners_are_swept
     ),
-    "state/test_snapshot_threads.py::test_cache_of_key_groups_is_trimmed_while_another_thread_adds_to_it": (
-        shared_cache_is_gone_through
+    "state/test_key_blocks.py::test_changes_between_snapshots_leave_no_entry_in_a_wrong_group": (
+        changed_keys_are_taken_for_the_earlier_ones
     ),
     "test_file_locks.py::test_folder_is_free_once_its_process_is_killed_although_a_fork_lives": (
         forks_keep_locks

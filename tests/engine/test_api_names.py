@@ -244,7 +244,7 @@ EXTRA = {
     ("TypeInformation", "decoder"): OURS,
     ("TypeInformation", "encode"): OURS,
     ("TypeInformation", "encoder"): OURS,
-    ("TypeInformation", "entry_decoder"): OURS,
+    ("TypeInformation", "block_decoder"): OURS,
     ("TypeInformation", "identify"): OURS,
     ("TypeInformation", "java_hash"): OURS,
     ("TypeInformation", "key_rule"): OURS,

@@ -20,6 +20,7 @@ from typing import Any
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.descriptors import LIST, MAP
 from onceproof.engine.state.file_envelope import StateError
+from onceproof.engine.state.key_blocks import KeyGroupCache
 from onceproof.engine.state.keyed import KeyedStateBackend, Registered, unit_of
 from onceproof.engine.state.restoring import Reader, check_stored, no_clock
 from onceproof.engine.state.rocksdb.database_tables import (
@@ -40,7 +41,7 @@ from onceproof.engine.state.rocksdb.transfer import (
     merge,
     open_part,
 )
-from onceproof.engine.state.snapshot import KeyedSnapshot, KeyGroupCache, NativeSnapshot
+from onceproof.engine.state.snapshot import KeyedSnapshot, NativeSnapshot
 from onceproof.engine.state.stored import EncodedTable, NativePart, TableDescription
 from onceproof.engine.state.ttl_states import Cleanup, TtlState
 from onceproof.engine.types import TypeInformation

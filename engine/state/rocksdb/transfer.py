@@ -1,6 +1,6 @@
 """Converts state between a database and the canonical form that every backend reads.
 
-The canonical form is that of a hashmap backend: by key group, a list of (entry, value). The conversion
+The canonical form is that of a hashmap backend: by key group, blocks of keys and values. The conversion
 decodes only the outer frame of msgpack, because the bytes of keys and values are the same in both. Only keys
 whose equal values may have different bytes are decoded and encoded again.
 """
@@ -8,14 +8,15 @@ whose equal values may have different bytes are decoded and encoded again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, Final
 
 import msgspec
 
 from onceproof.engine.configuration.backends import StateBackendSettings
 from onceproof.engine.state.descriptors import LIST, MAP
-from onceproof.engine.state.file_envelope import DamagedFile, StateError
+from onceproof.engine.state.file_envelope import DamagedFile
+from onceproof.engine.state.restoring import unreadable_group
 from onceproof.engine.state.rocksdb.database_tables import ElementNumbers
 from onceproof.engine.state.rocksdb.databases import (
     DatabaseCheckpoint,
@@ -38,8 +39,8 @@ from onceproof.engine.types.information import ENCODE
 
 Raw = msgspec.Raw
 
-_PLAIN: Final = msgspec.msgpack.Decoder(list[tuple[Raw, Raw]])
-_NAMESPACED: Final = msgspec.msgpack.Decoder(list[tuple[tuple[Raw, Raw], Raw]])
+_PLAIN: Final = msgspec.msgpack.Decoder(list[tuple[list[Raw], list[Raw]]])
+_NAMESPACED: Final = msgspec.msgpack.Decoder(list[tuple[list[Raw], list[Raw], list[Raw]]])
 _ELEMENTS: Final = msgspec.msgpack.Decoder(list[Raw])
 _ITEMS: Final = msgspec.msgpack.Decoder(list[tuple[Raw, Raw]])
 
@@ -62,9 +63,7 @@ def import_table(
         try:
             database.write(_pairs(layout, table, group, data, sequence))
         except (ValueError, RecursionError) as error:
-            raise StateError(
-                f"state {name!r}, key group {group}: the stored bytes cannot be read ({error})"
-            ) from error
+            raise unreadable_group(name, group, error) from error
 
 
 def _pairs(
@@ -72,16 +71,19 @@ def _pairs(
 ) -> Iterator[tuple[bytes, bytes]]:
     beginning = pack_group(group) + layout.prefix
     if table.namespace_type is None:
-        entries: Iterable[tuple[Any, Any, Any]] = ((key, None, held) for key, held in _PLAIN.decode(data))
+        blocks: Iterable[tuple[Iterable[Any], ...]] = (
+            (keys, repeat(None, len(keys)), values) for keys, values in _PLAIN.decode(data)
+        )
         same_namespace: Callable[[Any], bytes] = _unchanged
     else:
         same_namespace = _rewriter(from_descriptor(table.namespace_type))
-        entries = ((key, namespace, held) for (key, namespace), held in _NAMESPACED.decode(data))
+        blocks = _NAMESPACED.decode(data)
     rest = _rest_writer(table, sequence)
-    for key, namespace, held in entries:
-        joined = layout.join(bytes(key), None if namespace is None else same_namespace(namespace))
-        for behind, value in rest(held):
-            yield beginning + joined + behind, value
+    for columns in blocks:
+        for key, namespace, held in zip(*columns, strict=True):
+            joined = layout.join(bytes(key), None if namespace is None else same_namespace(namespace))
+            for behind, value in rest(held):
+                yield beginning + joined + behind, value
 
 
 def _rest_writer(
@@ -124,32 +126,35 @@ def export_table(
     counts: dict[int, int] = {}
     groups: dict[int, bytes] = {}
     for group in key_groups:
-        pairs = _held(database, layout, table.kind, pack_group(group) + layout.prefix)
-        if pairs:
-            counts[group] = len(pairs)
-            groups[group] = ENCODE(pairs)
+        block = _held(database, layout, table.kind, pack_group(group) + layout.prefix)
+        if block[0]:
+            counts[group] = len(block[0])
+            groups[group] = ENCODE([block])
     return EncodedTable(table.kind, table.key_type, table.value_type, counts, groups, table.namespace_type)
 
 
-def _held(database: OpenDatabase, layout: EntryLayout, kind: str, prefix: bytes) -> list[tuple[Any, Any]]:
-    """Return the (entry, value) pairs of a table in one key group."""
+def _held(database: OpenDatabase, layout: EntryLayout, kind: str, prefix: bytes) -> list[list[Any]]:
+    """Return a table in one key group as one block."""
 
     def entry_of(pair: tuple[bytes, bytes]) -> tuple[bytes, bytes | None]:
         key, namespace, _ = layout.split(pair[0])
         return key, namespace
 
-    pairs: list[tuple[Any, Any]] = []
+    keys: list[Raw] = []
+    namespaces: list[Raw] = []
+    values: list[Any] = []
     for (key, namespace), found in groupby(database.scan(prefix), entry_of):
-        entry = Raw(key) if namespace is None else (Raw(key), Raw(namespace))
+        keys.append(Raw(key))
+        if namespace is not None:
+            namespaces.append(Raw(namespace))
         if kind == LIST:
-            pairs.append((entry, [Raw(value) for _, value in found]))
+            values.append([Raw(value) for _, value in found])
         elif kind == MAP:
-            items = [(Raw(data[layout.split(data)[2] :]), Raw(value)) for data, value in found]
-            pairs.append((entry, items))
+            values.append([(Raw(data[layout.split(data)[2] :]), Raw(value)) for data, value in found])
         else:
             ((_, value),) = found
-            pairs.append((entry, Raw(value)))
-    return pairs
+            values.append(Raw(value))
+    return [keys, namespaces, values] if namespaces else [keys, values]
 
 
 # Databases that a checkpoint holds.

@@ -224,8 +224,7 @@ def _entries(table: EncodedTable, value_text: Callable[[Any], str | None]) -> It
             # Only the function knows what its raw bytes mean, so they are compared as they are.
             yield group, [encoded.hex()]
             continue
-        pairs = msgspec.msgpack.decode(encoded)
-        texts = [(_key_text(entry), value_text(value)) for entry, value in pairs]
+        texts = [(_key_text(entry), value_text(value)) for entry, value in table.pairs(group)]
         yield group, [f"[{entry}, {value}]" for entry, value in texts if value is not None]
 
 

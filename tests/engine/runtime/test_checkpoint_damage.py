@@ -29,9 +29,9 @@ from onceproof.engine.runtime.recovery import FINISHED, recover
 from onceproof.engine.runtime.storage import MemoryCheckpointStorage, StorageError
 from onceproof.engine.state.file_envelope import HEADER_BYTES, DamagedFile
 from onceproof.engine.state.in_flight import INPUT, ChannelId
+from onceproof.engine.state.key_blocks import KeyGroupCache
 from onceproof.engine.state.snapshot import (
     KeyedSnapshot,
-    KeyGroupCache,
     OperatorSnapshot,
     TableSnapshot,
     TaskSnapshot,

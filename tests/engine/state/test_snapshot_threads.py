@@ -17,9 +17,7 @@ from onceproof.engine import (
 )
 from onceproof.engine.state.operator import OperatorStateStore
 from onceproof.engine.state.snapshot import (
-    KeyGroupCache,
     OperatorSnapshot,
-    TableSnapshot,
     TaskSnapshot,
     encode_task_snapshot,
 )
@@ -102,23 +100,6 @@ def test_snapshot_encoded_late_has_what_it_had_when_it_was_taken(heap, directory
             assert encode_task_snapshot(late, canonical=True).data == expected
     for late, expected in waiting:
         assert encode_task_snapshot(late, canonical=True).data == expected
-
-
-def test_cache_of_key_groups_is_trimmed_while_another_thread_adds_to_it():
-    cache = KeyGroupCache()
-    cache.known = {number: number % 16 for number in range(5000)}
-
-    class Changing(dict):
-        """Entries at each of which the other thread adds a key."""
-
-        def __iter__(self):
-            for entry in super().__iter__():
-                cache.known[f"new {entry}"] = 1
-                yield entry
-
-    entries = Changing(dict.fromkeys(range(10), 1))
-    cache.trim([TableSnapshot("state", "value", Types.LONG(), entries)])
-    assert cache.known == {number: number for number in range(10)}
 
 
 def test_savepoints_and_checkpoints_are_encoded_while_the_task_runs(heap):

@@ -135,8 +135,11 @@ def last_access_forgotten(reached: Reached) -> Iterator[None]:
                 groups = {}
                 for group, encoded in table.groups.items():
                     reached()
-                    pairs = [(entry, (held[0], 0)) for entry, held in msgspec.msgpack.decode(encoded)]
-                    groups[group] = msgspec.msgpack.encode(pairs)
+                    blocks = [
+                        (*entries, [(held[0], 0) for held in values])
+                        for *entries, values in msgspec.msgpack.decode(encoded)
+                    ]
+                    groups[group] = msgspec.msgpack.encode(blocks)
                 found[name] = msgspec.structs.replace(table, groups=groups)
         return found
 
