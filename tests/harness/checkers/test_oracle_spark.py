@@ -161,13 +161,17 @@ def evidence_of(
         for number, records, rows in cases
     ]
     batch = tables.batch(trials)
-    return FamilyTrials.of(family, spark.createDataFrame(pa.Table.from_batches([batch])))
+    return FamilyTrials.of(family, spark.createDataFrame(pa.Table.from_batches([batch])), len(trials))
 
 
 def differences(spark: SparkSession, *all_evidence: FamilyTrials) -> list[Difference]:
     from onceproof.harness.checkers.oracle_spark import SparkOracle
 
-    return SparkOracle(spark).differences(all_evidence)
+    # For Python all rows are right.
+    judged = SparkOracle(spark).judge(all_evidence)
+    assert [each.scenarios for each in judged] == [each.scenarios for each in all_evidence]
+    found = [each for of in judged for each in of.disagreements]
+    return sorted(found, key=lambda each: (each.family, each.scenario))
 
 
 def drawn(family: Family, count: int = PER_FAMILY) -> tuple[list[Case], dict[int, Mapping[str, Parameter]]]:
