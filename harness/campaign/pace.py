@@ -57,8 +57,8 @@ FIRST_JUDGING_SECONDS_PER_FAMILY: Final = 0.6
 """The addition for each family but the first: its query must be planned."""
 COLD_FACTOR: Final = 2.0
 """The first judgement takes this many times as long as later ones."""
-JUDGING_SECONDS_PER_SCENARIO: Final = 0.0002
-"""The part of the judgement that grows with the number of scenarios."""
+JUDGING_SECONDS_PER_SCENARIO: Final = 0.0004
+"""The part of the judgement that grows with the number of scenarios, on one core."""
 
 
 class WaveSize(NamedTuple):
@@ -115,7 +115,8 @@ class Pace:
             fitting = min(owed, self._count_in(self._seconds_until(self.latest, now)))
             # A whole number of rounds, so that all families keep having as many.
             count = min(left, max(ceil(fitting / self.families), 1) * self.families)
-            return WaveSize(count, self._start_deadline(self.latest, count))
+            until = self._start_deadline(self.latest, count)
+            return WaveSize(count, until) if until > now else None
         return None
 
     def _count_in_time(self, first: int, now: float) -> int:
@@ -144,7 +145,7 @@ class Pace:
 
     def _count_in(self, seconds: float) -> int:
         """Return how many scenarios a wave can run and judge in some seconds."""
-        each = 1 / self._per_second + JUDGING_SECONDS_PER_SCENARIO
+        each = 1 / self._per_second + JUDGING_SECONDS_PER_SCENARIO / self.cores
         return max(0, min(int(min(seconds, LONGEST_WAVE_SECONDS) / each), LARGEST_WAVE))
 
     def _seconds_until(self, end: float, now: float) -> float:
@@ -169,12 +170,13 @@ class Pace:
         """
         families = len(costs)
         each = ceil(count / families)
-        task_seconds = max(TASK_SECONDS, self.seconds_of(count) / LEAST_TASKS_PER_CORE)
+        wave_seconds = min(self.seconds_of(count), LONGEST_WAVE_SECONDS)
+        task_seconds = max(TASK_SECONDS, wave_seconds / LEAST_TASKS_PER_CORE)
         usual = self.cores / self._per_second if self.is_measured else TASK_SECONDS / FIRST_PER_TASK
         turns = []
         for cost in costs:
             per_task = task_seconds / (cost or usual)
-            least = max(1, min(LEAST_PER_TASK, int(per_task)))
+            least = max(1, min(LEAST_PER_TASK, int(TASK_SECONDS / (cost or usual))))
             tasks = max(
                 ceil(LEAST_TASKS_PER_CORE * self.cores / families),
                 1 if self.deadline is None else min(TURNS_OF_A_FAMILY, ceil(each / least)),
@@ -205,11 +207,13 @@ class Pace:
     def record_judgement(self, scenarios: int, seconds: float) -> None:
         """Record the duration of a judgement that had all cores."""
         # In the first judgement the JVM compiles its code; later ones take half of it or less.
-        self._judging_seconds = max(seconds - JUDGING_SECONDS_PER_SCENARIO * scenarios, 0.0) / COLD_FACTOR
+        growing = JUDGING_SECONDS_PER_SCENARIO / self.cores * scenarios
+        self._judging_seconds = max(seconds - growing, 0.0) / COLD_FACTOR
 
     def _judging_seconds_of(self, more: int) -> float:
         """Return the estimated duration of a judgement of ``more`` further scenarios."""
-        return self._judging_seconds + JUDGING_SECONDS_PER_SCENARIO * (self._unjudged + more)
+        growing = JUDGING_SECONDS_PER_SCENARIO / self.cores * (self._unjudged + more)
+        return self._judging_seconds + growing
 
 
 def by_turns(
