@@ -14,8 +14,9 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -29,9 +30,10 @@ from onceproof.harness.campaign.jobs import original_error
 from onceproof.harness.campaign.trial_files import TrialsLost, WrittenFile, verified_table
 from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario
 from onceproof.harness.checkers.oracle_spark import (
+    INPUT_COLUMNS,
+    OUTPUT_COLUMNS,
     SAMPLE_ROWS,
     SCENARIO,
-    TRIAL_COLUMNS,
     Difference,
     FamilyTrials,
     SparkOracle,
@@ -59,7 +61,7 @@ def sql_mistake_of(session: SparkSession, family: Family, seed: int, scenarios: 
         check_judgeable(session, family, tables)
         trials = list(_trials(family, seed, scenarios))
         table = session.createDataFrame(pa.Table.from_batches([tables.batch(trials)]))
-        [judged] = judge(session, [Trials(family, table, len(trials))])
+        [judged] = judge(session, [Trials(family, table.select, len(trials))])
     except FamilyError as error:
         return FamilyMistake("oracle_sql", f"{error}")
     if not judged.disagreements:
@@ -108,8 +110,8 @@ class Trials:
     """The trials of one family."""
 
     family: Family
-    table: DataFrame
-    """With the columns of TRIAL_COLUMNS."""
+    select: Callable[[list[str]], DataFrame]
+    """Returns a table of them with some columns."""
     scenarios: int
 
 
@@ -148,13 +150,17 @@ class _ReadTrials:
 
 
 def table_in(
-    session: SparkSession, tables: TrialTables, folder: FileStore, files: Sequence[WrittenFile]
+    session: SparkSession,
+    tables: TrialTables,
+    folder: FileStore,
+    files: Sequence[WrittenFile],
+    columns: Sequence[str],
 ) -> DataFrame:
-    """Return the columns of TRIAL_COLUMNS of one family's files; each is verified whenever it is read.
+    """Return some columns of some files of one family's trials; each file is verified whenever it is read.
 
     A job over it raises TrialsLost if a file is gone or is not the one that was written.
     """
-    judged = pa.schema([tables.schema.field(name) for name in TRIAL_COLUMNS])
+    judged = pa.schema([tables.schema.field(name) for name in columns])
     # One task reads a few files: a start of each would cost more than the reading.
     tasks = min(len(files), 2 * session.sparkContext.defaultParallelism)
     indexes = session.range(0, len(files), 1, tasks)
@@ -179,7 +185,15 @@ def judge(session: SparkSession, all_trials: Sequence[Trials]) -> list[JudgedFam
     """
     try:
         found = SparkOracle(session).judge(
-            [FamilyTrials(each.family, each.table, each.scenarios) for each in all_trials]
+            [
+                FamilyTrials(
+                    each.family,
+                    each.select(list(INPUT_COLUMNS)),
+                    each.select(list(OUTPUT_COLUMNS)),
+                    each.scenarios,
+                )
+                for each in all_trials
+            ]
         )
     except FamilyError as error:
         # What the trials lack is no mistake of the family's SQL.
@@ -189,17 +203,18 @@ def judge(session: SparkSession, all_trials: Sequence[Trials]) -> list[JudgedFam
                 raise lost from None
         raise
     return [
-        JudgedFamily(judged.scenarios, _disagreements(trials.table, judged.disagreements))
+        JudgedFamily(judged.scenarios, _disagreements(trials, judged.disagreements))
         for trials, judged in zip(all_trials, found, strict=True)
     ]
 
 
-def _disagreements(table: DataFrame, differences: Sequence[Difference]) -> tuple[Disagreement, ...]:
+def _disagreements(trials: Trials, differences: Sequence[Difference]) -> tuple[Disagreement, ...]:
     """Return what is shown of scenarios that both oracles judge differently; there are few, or none."""
     if not differences:
         return ()
+    table = trials.select([SCENARIO, "seed", "unfit"])
     those = table.where(table[SCENARIO].isin([each.scenario for each in differences]))
-    rows = {row[SCENARIO]: row for row in those.select(SCENARIO, "seed", "unfit").collect()}
+    rows = {row[SCENARIO]: row for row in those.collect()}
     return tuple(
         [
             Disagreement(each, rows[each.scenario]["seed"], tuple(rows[each.scenario]["unfit"]))
@@ -218,7 +233,9 @@ class Judgement:
     def run(self, session: SparkSession) -> list[JudgedFamily]:
         """Judge the trials in the files."""
         trials = [
-            Trials(family, table_in(session, tables, folder, files), sum(file.rows for file in files))
+            Trials(
+                family, partial(table_in, session, tables, folder, files), sum(file.rows for file in files)
+            )
             for family, tables, folder, files in self.families
         ]
         return judge(session, trials)

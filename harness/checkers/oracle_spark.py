@@ -44,16 +44,8 @@ PARAMETERS_VIEW: Final = "parameters"
 """What the family drew beside the records: scenario_id, name and value, both texts."""
 SCENARIO: Final = "scenario_id"
 SAMPLE_ROWS: Final = 5
-TRIAL_COLUMNS: Final = (
-    SCENARIO,
-    "seed",
-    "input",
-    "committed",
-    "parameters",
-    "rows_differ",
-    "finished",
-    "unfit",
-)
+INPUT_COLUMNS: Final = (SCENARIO, "input", "parameters", "rows_differ")
+OUTPUT_COLUMNS: Final = (SCENARIO, "committed", "rows_differ", "finished", "unfit")
 """The columns of a table of trials (see onceproof.harness.campaign.trial_tables) that this module reads."""
 
 _RECORD_COLUMNS: Final[dict[str, DataType]] = {
@@ -125,15 +117,17 @@ class FamilyTrials:
     """The trials of one family that are to be judged."""
 
     family: Family
-    trials: DataFrame
-    """The columns of TRIAL_COLUMNS, a row for each scenario."""
+    inputs: DataFrame
+    """The columns of INPUT_COLUMNS, a row for each scenario."""
+    outputs: DataFrame
+    """The columns of OUTPUT_COLUMNS. It is read apart, because Spark reads a table for each use of it."""
     scenarios: int
-    """About how many rows ``trials`` has; decides only how the job is planned."""
+    """About how many rows both have; decides only how the job is planned."""
 
     @classmethod
-    def of(cls, family: Family, trials: DataFrame, scenarios: int = 0) -> FamilyTrials:
-        """Select the columns of TRIAL_COLUMNS from a table of trials."""
-        return cls(family, trials.select(*TRIAL_COLUMNS), scenarios)
+    def of(cls, family: Family, trials: DataFrame, scenarios: int) -> FamilyTrials:
+        """Return the trials of a table with all columns."""
+        return cls(family, trials.select(*INPUT_COLUMNS), trials.select(*OUTPUT_COLUMNS), scenarios)
 
 
 class SparkOracle:
@@ -238,13 +232,14 @@ class SparkOracle:
         """
         # Trials are partitioned here, where they are few rows, so that later steps need no shuffle.
         partitioned = [
-            each.trials.coalesce(1) if tasks == 1 else each.trials.repartition(tasks, SCENARIO)
+            table.coalesce(1) if tasks == 1 else table.repartition(tasks, SCENARIO)
             for each in families
+            for table in (each.inputs, each.outputs)
         ]
         with _views(self.session, partitioned) as views:
             queries = [
-                _query(place, each.family, tasks, view)
-                for place, (each, view) in enumerate(zip(families, views, strict=True))
+                _query(place, each.family, tasks, *views[2 * place : 2 * place + 2])
+                for place, each in enumerate(families)
             ]
             try:
                 # One SQL text: a chain of union() calls would be analysed again at each call.
@@ -260,22 +255,23 @@ class SparkOracle:
                     )
                 )
             except SPARK_ERRORS:
-                for each, trials, query in zip(families, partitioned, queries, strict=True):
-                    self._check(each.family, trials, query)
+                for each, query in zip(families, queries, strict=True):
+                    self._check(each, query)
                 raise
 
-    def _check(self, family: Family, trials: DataFrame, query: str) -> None:
+    def _check(self, trials: FamilyTrials, query: str) -> None:
         """Raise FamilyError if the query of one family fails by itself."""
         try:
             self.session.sql(query)
         except SPARK_ERRORS as error:
             # The family's own query, without ours around it, gives a clearer message.
-            records, committed, parameters = (
-                trials.selectExpr(SCENARIO, f"inline({name})")
-                for name in ("input", "committed", "parameters")
+            self.expected(
+                trials.family,
+                trials.inputs.selectExpr(SCENARIO, "inline(input)"),
+                trials.outputs.selectExpr(SCENARIO, "inline(committed)"),
+                trials.inputs.selectExpr(SCENARIO, "inline(parameters)"),
             )
-            self.expected(family, records, committed, parameters)
-            raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
+            raise FamilyError(f"oracle_sql of family {trials.family.name}: {one_line(error)}") from None
 
 
 # Python's verdict of a scenario as a number, because Spark finds the maximum of numbers without sorting.
@@ -292,8 +288,8 @@ THEN struct({SCENARIO}, missing, surplus, sample, verdict & {_DIFFERS} > 0 AS py
 """The scenario, if the two oracles judge it differently; null, which is not collected, if they agree."""
 
 
-def _query(place: int, family: Family, tasks: int, trials: str) -> str:
-    """Return the SQL that judges the scenarios of a family, over the view of its trials.
+def _query(place: int, family: Family, tasks: int, inputs: str, outputs: str) -> str:
+    """Return the SQL that judges the scenarios of a family, over the views of its trials.
 
     Its result has a row for each: place, scenario_id, missing, surplus, sample and verdict.
     """
@@ -301,23 +297,25 @@ def _query(place: int, family: Family, tasks: int, trials: str) -> str:
         return (
             f"SELECT {place} AS place, {SCENARIO}, 0L AS missing, 0L AS surplus,"
             " CAST(NULL AS ARRAY<STRUCT<row: STRING, balance: BIGINT>>) AS sample, 0 AS verdict"
-            f" FROM {trials}"
+            f" FROM {outputs}"
         )
     fields = row_schema_of(family).fields
     names = ", ".join(_quoted(field.name) for field in fields)
     cast_fields = ", ".join(f"CAST({_quoted(field.name)} AS {_type_text(field)})" for field in fields)
-    nulls = ", ".join(f"CAST(NULL AS {_type_text(field)})" for field in fields)
-    judged = f"FROM {trials} WHERE rows_differ IS NOT NULL"
-    committed = f"SELECT {SCENARIO}, inline(committed) {judged}"
-    declared = f", {DECLARED_VIEW} AS ({committed})" if options_of(family).declares else ""
-    declared += f", {PARAMETERS_VIEW} AS (SELECT {SCENARIO}, inline(parameters) {judged})"
+    of_row = ", ".join(f"row.{_quoted(field.name)}" for field in fields)
+    nulls = ", ".join(f"CAST(NULL AS {_type_text(field)}) AS {_quoted(field.name)}" for field in fields)
+    judged = "WHERE rows_differ IS NOT NULL"
+    declared = f", {PARAMETERS_VIEW} AS (SELECT {SCENARIO}, inline(parameters) FROM {inputs} {judged})"
+    if options_of(family).declares:
+        declared += f", {DECLARED_VIEW} AS (SELECT {SCENARIO}, inline(committed) FROM {outputs} {judged})"
     # Expected and committed rows are in the same task, which Spark does not infer without the hint.
     hint = "/*+ COALESCE(1) */" if tasks == 1 else ""
-    # With the columns renamed (AS everything) Spark sees that all three are partitioned alike, and does not
-    # shuffle. JSON makes the rows of all families fit one table; it is built for the few differing rows only,
-    # and must be asked to keep nulls.
+    # With the columns renamed (AS everything) Spark sees that both sides are partitioned alike, and does not
+    # shuffle. The verdict comes as one more row, because a table is read for each use of it. JSON makes the
+    # rows of all families fit one table; it is built for the few differing rows only, and must be asked to
+    # keep nulls.
     return f"""
-WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) {judged}){declared}
+WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) FROM {inputs} {judged}){declared}
 SELECT {place} AS place, {SCENARIO},
        sum(greatest({_BALANCE}, 0)) AS missing, sum(greatest(-{_BALANCE}, 0)) AS surplus,
        slice(array_sort(collect_list(CASE WHEN {_BALANCE} <> 0 THEN struct(
@@ -328,13 +326,17 @@ FROM (
   SELECT {SCENARIO}, {names}, sum({_BALANCE}) AS {_BALANCE}, max({_VERDICT}) AS {_VERDICT}
   FROM (
     SELECT {hint} * FROM (
-      SELECT {SCENARIO}, {names}, -1 AS {_BALANCE}, 0 AS {_VERDICT} FROM ({committed})
+      SELECT {SCENARIO}, inline(concat(
+        transform(
+          if(rows_differ IS NULL, slice(committed, 1, 0), committed),
+          row -> struct({of_row}, -1 AS {_BALANCE}, 0 AS {_VERDICT})
+        ),
+        array(struct({nulls}, 0 AS {_BALANCE}, {_VERDICT_OF_TRIAL} AS {_VERDICT}))
+      )) FROM {outputs}
       UNION ALL
       SELECT CAST({SCENARIO} AS BIGINT), {cast_fields}, 1, 0 FROM (
 {_query_text(family)}
       )
-      UNION ALL
-      SELECT {SCENARIO}, {nulls}, 0, {_VERDICT_OF_TRIAL} FROM {trials}
     ) AS everything({SCENARIO}, {names}, {_BALANCE}, {_VERDICT})
   ) AS counted
   GROUP BY {SCENARIO}, {names}

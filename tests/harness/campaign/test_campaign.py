@@ -147,7 +147,7 @@ def test_at_least_once_is_judged_by_python_alone(spark: SparkSession) -> None:
     batch = TABLES.batch(trials)
     assert batch.column("rows_differ").to_pylist() == [None]
     table = spark.createDataFrame(pa.Table.from_batches([batch]))
-    [judged] = judge(spark, [Trials(WORD_COUNT, table, 1)])
+    [judged] = judge(spark, [Trials(WORD_COUNT, table.select, 1)])
     assert (judged.scenarios, judged.disagreements) == (1, ())
 
 
@@ -335,7 +335,7 @@ def test_python_and_spark_find_the_same_wrong_rows(spark: SparkSession) -> None:
         for number, (committed, finished, _) in enumerate(cases)
     ]
     table = spark.createDataFrame(pa.Table.from_batches([TABLES.batch(trials)]))
-    [judged] = judge(spark, [Trials(WORD_COUNT, table, len(trials))])
+    [judged] = judge(spark, [Trials(WORD_COUNT, table.select, len(trials))])
     found = judged.disagreements
     # All of them claim that rows do not differ for Python.
     differing = [number for number, case in enumerate(cases) if case[2]]

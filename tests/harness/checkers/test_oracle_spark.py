@@ -427,3 +427,24 @@ def test_a_value_outside_the_schema_names_the_family(spark: SparkSession) -> Non
     for value in ((1.5, "a"), ("a", "a"), (1,), 2**70):
         with pytest.raises(FamilyError, match=r"family numbers: .*record_schema"):
             evidence_of(spark, a_family(), [(0, {"one": [(0, cast(Any, value))]}, [])])
+
+
+@pytest.mark.parametrize(("tasks", "shuffled_tables"), [(1, 0), (2, 4)])
+def test_a_judgement_shuffles_each_table_once_and_its_result(
+    spark: SparkSession, tasks: int, shuffled_tables: int
+) -> None:
+    from onceproof.harness.checkers import oracle_spark
+
+    trials = []
+    for name in ("word_count", "page_views"):
+        cases, _ = drawn(load_family(name), 2)
+        trials.append(evidence_of(spark, load_family(name), cases))
+    settings = dict(oracle_spark._SETTINGS)
+    if tasks == 1:
+        settings |= oracle_spark._ONE_TASK_PER_FAMILY_SETTINGS
+    with oracle_spark._configured(spark, settings):
+        judged: Any = oracle_spark.SparkOracle(spark)._judged(trials, tasks)
+        plan = judged._jdf.queryExecution().executedPlan().toString()
+    # Inputs and outputs of each family if they have several tasks, and in any case the rows of the families.
+    assert plan.count("Exchange ") == shuffled_tables + 1
+    assert spark.catalog.listTables() == []
