@@ -171,7 +171,8 @@ def test_a_full_disk_keeps_what_was_written(
         with pytest.raises(CampaignStopped, match="No space left"):
             campaign(spark, "word_count", out=tmp_path)
     again = campaign(spark, "word_count", out=tmp_path)
-    assert again.resumed == 80
+    # The second wave is there, and of the one that ran beside it what its tasks have written.
+    assert again.resumed >= 85
     assert (again.judged, again.run.tally.scenarios, again.passed) == (SCENARIOS, SCENARIOS, True)
     plain = run(RunPlan(("word_count",), scenarios=SCENARIOS, workers=1))
     assert again.run.tally.trace_hash() == plain.tally.trace_hash()
