@@ -10,18 +10,19 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-import pickle
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from heapq import heappop, heappush, heapreplace
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 
 from onceproof.harness.campaign.trial_files import WRITTEN, WrittenFile
-from onceproof.harness.checkers.outcome import from_line
-from onceproof.harness.trials.tally import Tally
+from onceproof.harness.checkers.outcome import from_line, to_line
+from onceproof.harness.trials.tally import FamilyTally, Group, Tally
 
 ANSWERS: Final = pa.schema(
     [
@@ -83,7 +84,7 @@ class Answer:
             "place": self.place,
             "turns": [{"start": turns.start, "stop": turns.stop} for turns in self.turns],
             "lines": self.lines,
-            "tally": None if self.tally is None else pickle.dumps(self.tally),
+            "tally": None if self.tally is None else _packed(self.tally),
             "written": None
             if (written := self.written) is None
             else {
@@ -103,9 +104,48 @@ def answers_in(table: pa.Table) -> Iterator[Answer]:
             row["place"],
             tuple([range(each["start"], each["stop"]) for each in row["turns"]]),
             row["lines"],
-            None if row["tally"] is None else pickle.loads(row["tally"]),
+            None if row["tally"] is None else _unpacked(row["tally"]),
             None if row["written"] is None else WrittenFile(**row["written"]),
         )
+
+
+def _packed(tally: Tally) -> bytes:
+    """Return a tally as MessagePack: mappings by names of fields, failures by their lines."""
+    groups = [[to_line(each.first), each.number, each.count, each.broken] for each in tally.groups.values()]
+    families = {name: _fields_of(family) for name, family in tally.families.items()}
+    # The sum is longer than an integer of MessagePack.
+    changed = {"traces": str(tally.traces), "families": families, "groups": groups}
+    return msgspec.msgpack.encode({**_fields_of(tally), **changed})
+
+
+def _unpacked(data: bytes) -> Tally:
+    plain = msgspec.msgpack.decode(data)
+    families = {name: FamilyTally(**_restored(each)) for name, each in plain.pop("families").items()}
+    traces, groups = int(plain.pop("traces")), plain.pop("groups")
+    tally = Tally(**_restored(plain), traces=traces, families=families)
+    for line, number, count, broken in groups:
+        first = from_line(line)
+        assert first.signature is not None, "a failure has one"
+        tally.groups[first.family, first.signature] = Group(
+            first, first.signature, number, count, Counter(broken)
+        )
+    return tally
+
+
+def _fields_of(tally: Tally | FamilyTally) -> dict[str, Any]:
+    return {each.name: getattr(tally, each.name) for each in fields(tally)}
+
+
+def _restored(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return fields with the types that MessagePack does not have."""
+    return {
+        name: Counter(value)
+        if isinstance(value, dict)
+        else [tuple(each) for each in value]
+        if isinstance(value, list)
+        else value
+        for name, value in plain.items()
+    }
 
 
 def lines_in_order(answers: Sequence[Answer], families: int) -> Iterator[bytes]:
