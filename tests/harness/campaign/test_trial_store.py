@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from onceproof.harness.campaign.answers import Answer, answers_in
 from onceproof.harness.campaign.executor import FamilySource, Recall, Simulation, Survey
 from onceproof.harness.campaign.ledger import Ledger
+from onceproof.harness.campaign.scenario_worker import stop_scenario_process
 from onceproof.harness.campaign.trial_files import TrialsLost, WrittenFile, digest_of, verified_table
 from onceproof.harness.campaign.trial_store import Manifest, TrialStore, manifest_of
 from onceproof.harness.campaign.trial_tables import TrialTables
@@ -25,6 +27,13 @@ RECORD = pa.schema(
     [("split", pa.string()), ("offset", pa.int64()), ("timestamp", pa.int64()), ("word", pa.string())]
 )
 TABLES = TrialTables("word_count", RECORD, pa.schema([("word", pa.string()), ("count", pa.int64())]))
+
+
+@pytest.fixture(autouse=True)
+def scenario_process() -> Iterator[None]:
+    """End the process that simulations of this process have started."""
+    yield
+    stop_scenario_process()
 
 
 def manifest(seed: int = 7, scenarios: int | None = 20) -> Manifest:
