@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 from onceproof.reports.model import Bin, Cell, Distribution, Row, RowDifference
 
 MOST_BINS = 28
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the value below which `share` of the ordered values lie, interpolated linearly."""
-    position = share * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def round_width(span: float, whole: bool) -> float:
@@ -28,32 +22,49 @@ def round_width(span: float, whole: bool) -> float:
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= smallest * 0.999999)
 
 
-def distribution(name: str, unit: str, values: Iterable[float], note: str = "") -> Distribution | None:
-    """Return the quartiles and a histogram with round bins; None if there are no values."""
-    ordered = sorted(map(float, values))
-    if not ordered:
+def distribution(
+    name: str, unit: str, counts: Mapping[int, int] | Mapping[float, int], note: str = ""
+) -> Distribution | None:
+    """Return the quartiles and a histogram with round bins; None if there are no values.
+
+    ``counts``: by value, how often it occurs.
+    """
+    values = sorted(counts.items())
+    if not values:
         return None
-    low, high = ordered[0], ordered[-1]
-    whole = all(value == int(value) for value in ordered)
+    low, high = float(values[0][0]), float(values[-1][0])
+    whole = all(value == int(value) for value, _ in values)
     # A whole number fills a bin of width one, so the range of whole numbers is one wider.
     bin_width = round_width((high - low + (1 if whole else 0)) or 1.0, whole)
     first = math.floor(low / bin_width)
-    counts = Counter(math.floor(value / bin_width) - first for value in ordered)
-    bins = tuple(
-        Bin(low=(first + index) * bin_width, high=(first + index + 1) * bin_width, count=counts[index])
-        for index in range(max(counts) + 1)
-    )
+    bins: Counter[int] = Counter()
+    for value, count in values:
+        bins[math.floor(value / bin_width) - first] += count
+    ends = list(accumulate(count for _, count in values))
+
+    def quantile(share: float) -> float:
+        """Return the value below which a share of the values lie, interpolated linearly."""
+        position = share * (ends[-1] - 1)
+        below = math.floor(position)
+        lower, upper = (
+            values[bisect_right(ends, min(place, ends[-1] - 1))][0] for place in (below, below + 1)
+        )
+        return float(lower + (upper - lower) * (position - below))
+
     return Distribution(
         name=name,
         unit=unit,
-        count=len(ordered),
+        count=ends[-1],
         minimum=low,
-        lower_quartile=quantile(ordered, 0.25),
-        median=quantile(ordered, 0.5),
-        upper_quartile=quantile(ordered, 0.75),
-        percentile_95=quantile(ordered, 0.95),
+        lower_quartile=quantile(0.25),
+        median=quantile(0.5),
+        upper_quartile=quantile(0.75),
+        percentile_95=quantile(0.95),
         maximum=high,
-        bins=bins,
+        bins=tuple(
+            Bin(low=(first + index) * bin_width, high=(first + index + 1) * bin_width, count=bins[index])
+            for index in range(max(bins) + 1)
+        ),
         note=note,
     )
 

@@ -12,7 +12,7 @@ The rules this module lives by:
 - Trials are written from Python to a Parquet file, because a detour through Java would cost more than the
   simulation. Each attempt of a task writes a file of its own, which appears whole, and acknowledges it with
   its number of rows and its digest. Only the files of attempts whose answer arrived are judged.
-- Verdicts and acknowledgements travel to the driver, trials do not.
+- Answers travel to the driver (answers.py), trials do not.
 - After the deadline no scenario is started, so a campaign with a time limit ends in time on a slow machine.
 - This module needs no JVM and no Spark session.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from io import BytesIO
-from itertools import chain
+from itertools import chain, compress
 from typing import Final
 from zipfile import ZipFile
 
@@ -33,18 +33,19 @@ from pyarrow import parquet
 from pyspark import SparkFiles, TaskContext
 
 from onceproof.engine.runtime.module_archive import ModuleArchive, packed_modules, unpacked
+from onceproof.harness.campaign.answers import Answer, ranges_of
 from onceproof.harness.campaign.file_stores import FileStore
 from onceproof.harness.campaign.scenario_worker import (
     load_as_asked,
     scenario_process,
     unpacked_batches,
 )
-from onceproof.harness.campaign.trial_tables import WRITTEN, TrialTables
+from onceproof.harness.campaign.trial_files import WrittenFile, digest_of, verified_table, written_file
+from onceproof.harness.campaign.trial_tables import OUTCOME_NAMES, TrialTables, lines_in
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import joined_address, split_address
 from onceproof.harness.model.step_limits import Budget
 from onceproof.harness.model.user_file import module_name_of
-from onceproof.harness.trials.output_files import OutputUnwritable
 from onceproof.harness.trials.pool import Batch, FamilyToLoad, raise_error_of
 
 BATCH: Final = 50
@@ -136,22 +137,23 @@ class Simulation:
     report without a family would look complete."""
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Run the scenarios, write their trials, and yield verdicts and an acknowledgement."""
+        """Run the scenarios, write their trials, and yield the answer."""
         process = scenario_process(self.run_seed, self.budget)
         place = process.place_of(self._described())
-        tables: list[pa.RecordBatch] = []
-        all_verdicts: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
+        lines: list[bytes] = []
         for done in process.run(self._batches(place)):
             raise_error_of([done])
             if not done.lines:
                 # It was too late for any of them.
                 break
-            tables += unpacked_batches(done.lines[0])
-            all_verdicts += unpacked_batches(done.lines[1])
-        if tables:
-            written = self._write(tables)
-            for place_of_batch, batch in enumerate(all_verdicts):
-                yield with_written(batch, written if not place_of_batch else None)
+            batches += unpacked_batches(done.lines[0])
+            lines += done.lines[1].splitlines(keepends=True)
+        if batches:
+            table = pa.Table.from_batches(batches)
+            turns = [number // self.families for number in table.column("scenario_id").to_pylist()]
+            written = written_file(self.store, table)
+            yield Answer.of(self.place, self.families, turns, lines, written).batch()
 
     def _batches(self, place: int) -> Iterator[Batch]:
         for turns in _chunks(chain.from_iterable(self.turns)):
@@ -171,48 +173,65 @@ class Simulation:
             row_schema=self.tables.row_schema.serialize().to_pybytes(),
         )
 
-    def _write(self, tables: list[pa.RecordBatch]) -> dict[str, object]:
-        """Write a file and return what is acknowledged of it."""
-        table = pa.Table.from_batches(tables)
-        sink = pa.BufferOutputStream()
-        parquet.write_table(table, sink)
-        data: bytes = sink.getvalue().to_pybytes()
-        digest = digest_of(data)
-        # Named by its content: no attempt of a task replaces what another one has acknowledged, and a damaged
-        # file is known without its acknowledgement.
-        name = f"part-{table.column('scenario_id')[0].as_py():08d}-{digest}.parquet"
-        try:
-            self.store.write(name, data)
-        except OSError as error:
-            raise OutputUnwritable(
-                f"{self.store.place}: cannot be written to: {error.strerror or error}"
-            ) from None
-        return {"name": name, "rows": table.num_rows, "digest": digest}
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """A task: scenarios that an earlier attempt at the campaign has finished."""
+
+    place: int
+    """The place of their family in the campaign."""
+    families: int
+    store: FileStore
+    written: WrittenFile
+    turns: range
+    """Those of the file's turns that are wanted."""
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """Read the trials, and yield the answer; the driver knows their file. Raises TrialsLost."""
+        table = verified_table(self.store, self.written, OUTCOME_NAMES)
+        turns = [number // self.families for number in table.column("scenario_id").to_pylist()]
+        chosen = [turn in self.turns for turn in turns]
+        lines = lines_in(table.filter(pa.array(chosen, pa.bool_())))
+        yield Answer.of(self.place, self.families, list(compress(turns, chosen)), lines).batch()
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A task: to find out which files of a family are whole, and which scenarios they have."""
+
+    place: int
+    families: int
+    store: FileStore
+    names: Sequence[str]
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """Yield an answer for each whole file, without lines and tally."""
+        for name in self.names:
+            try:
+                data = self.store.read(name)
+                if (digest := digest_of(data)) not in name:
+                    continue
+                table = parquet.read_table(pa.BufferReader(data), columns=list(OUTCOME_NAMES))
+            except (OSError, ValueError, pa.ArrowException):
+                # Deleted meanwhile, or of another version.
+                continue
+            turns = [number // self.families for number in table.column("scenario_id").to_pylist()]
+            if turns:
+                written = WrittenFile(name, len(turns), digest)
+                yield Answer(self.place, ranges_of(turns), written=written).batch()
 
 
 @dataclass(frozen=True, slots=True)
 class Wave:
     """The function that mapInArrow calls with the number of a task; it runs the task."""
 
-    tasks: Sequence[Simulation]
+    tasks: Sequence[Simulation | Recall | Survey]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the tasks whose numbers Spark gives, one at a time."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from self.tasks[number].run()
-
-
-def digest_of(data: bytes) -> str:
-    """Return the digest by which a file of trials is acknowledged."""
-    return blake2b(data, digest_size=16).hexdigest()
-
-
-def with_written(batch: pa.RecordBatch, written: dict[str, object] | None) -> pa.RecordBatch:
-    """Return verdicts with the acknowledgement of their file in the first row."""
-    column = pa.array([written, *[None] * (batch.num_rows - 1)], WRITTEN)
-    names = [*batch.schema.names, "written"]
-    return pa.RecordBatch.from_arrays([*batch.columns, column], names=names)
 
 
 def _chunks(turns: Iterable[int]) -> Iterator[range]:

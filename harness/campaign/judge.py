@@ -7,39 +7,33 @@ Rules:
   Python.
 - At-least-once is judged in Python alone (mode), because the SQL does not know which rows may repeat.
 - What is judged is what was written: each file is compared with the digest that its task acknowledged when it
-  is read, and the rows are counted where they are judged.
+  is read, and the scenarios are counted where they are judged.
 - If the two disagree, the family's ``expected`` and ``oracle_sql`` differ in meaning, or one comparison has a
   bug. The campaign reports both results and does not decide which is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
-from pyarrow import compute
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from onceproof.engine.runtime.spark_session import SPARK_ERRORS
 from onceproof.harness.campaign.file_stores import FileStore
 from onceproof.harness.campaign.jobs import original_error
-from onceproof.harness.campaign.trial_store import TrialsLost, WrittenFile, verified_table
-from onceproof.harness.campaign.trial_tables import (
-    JUDGEMENT_COLUMNS,
-    VERDICTS,
-    TrialTables,
-    TriedScenario,
-    verdicts,
-)
+from onceproof.harness.campaign.trial_files import TrialsLost, WrittenFile, verified_table
+from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario
 from onceproof.harness.checkers.oracle_spark import (
+    INPUT_COLUMNS,
+    OUTPUT_COLUMNS,
     SAMPLE_ROWS,
     SCENARIO,
-    TRIAL_COLUMNS,
     Difference,
     FamilyTrials,
     SparkOracle,
@@ -66,15 +60,14 @@ def sql_mistake_of(session: SparkSession, family: Family, seed: int, scenarios: 
         tables = TrialTables(family.name, *arrow_schemas_of(family))
         check_judgeable(session, family, tables)
         trials = list(_trials(family, seed, scenarios))
-        batch = tables.batch(trials)
-        table = session.createDataFrame(pa.Table.from_batches([batch]))
-        judged = pa.Table.from_batches([verdicts(trials, batch)], VERDICTS)
-        found = disagreements(session, [Trials(family, table, judged)])
+        table = session.createDataFrame(pa.Table.from_batches([tables.batch(trials)]))
+        [judged] = judge(session, [Trials(family, table.select, len(trials))])
     except FamilyError as error:
         return FamilyMistake("oracle_sql", f"{error}")
-    if not found:
+    if not judged.disagreements:
         return None
-    return FamilyMistake("oracle_sql", f"oracle_sql and expected() disagree, so one is wrong: {found[0]}")
+    found = judged.disagreements[0]
+    return FamilyMistake("oracle_sql", f"oracle_sql and expected() disagree, so one is wrong: {found}")
 
 
 def _trials(family: Family, seed: int, scenarios: int) -> Iterator[TriedScenario]:
@@ -86,8 +79,6 @@ def _trials(family: Family, seed: int, scenarios: int) -> Iterator[TriedScenario
 
 
 CHECKED_SEEDS: Final = 5
-JUDGED_BY_PYTHON: Final = ("scenario_id", "seed", *JUDGEMENT_COLUMNS)
-"""The columns of Python's judgement, which are compared with that of Spark SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +88,12 @@ class Disagreement:
     difference: Difference
     """The difference that Spark SQL found; with 0 missing and 0 surplus rows if it found none."""
     seed: int | None
-    python_differs: bool
-    """Whether the rows differ for the Python oracle; Spark SQL found the opposite."""
     unfit: tuple[str, ...]
     """The committed rows that do not fit row_schema, as text."""
 
     def __str__(self) -> str:
         scenario = f"{self.difference.family}, seed {self.seed}"
-        if self.python_differs:
+        if self.difference.python_differs:
             return f"{scenario}: rows differ for Python, but not for Spark SQL"
         rows = [_balance_text(row, balance) for row, balance in self.difference.sample]
         rows += [f"{row} does not fit row_schema" for row in self.unfit[:SAMPLE_ROWS]]
@@ -118,13 +107,12 @@ def _balance_text(row: Row, balance: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """The trials of one family, and Python's judgement of them."""
+    """The trials of one family."""
 
     family: Family
-    table: DataFrame
-    """The trials, with the columns of TrialTables.schema."""
-    verdicts: pa.Table
-    """Python's judgement of the same scenarios, with the columns of JUDGED_BY_PYTHON."""
+    select: Callable[[list[str]], DataFrame]
+    """Returns a table of them with some columns."""
+    scenarios: int
 
 
 def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) -> None:
@@ -166,7 +154,7 @@ def table_in(
     tables: TrialTables,
     folder: FileStore,
     files: Sequence[WrittenFile],
-    columns: Sequence[str] = TRIAL_COLUMNS,
+    columns: Sequence[str],
 ) -> DataFrame:
     """Return some columns of some files of one family's trials; each file is verified whenever it is read.
 
@@ -179,45 +167,33 @@ def table_in(
     return indexes.mapInArrow(_ReadTrials(folder, tuple(files), judged), from_arrow_schema(judged))
 
 
-def counted_rows(session: SparkSession, tables: Sequence[DataFrame]) -> list[int]:
-    """Read tables of trials in one job, and return how many scenarios each has.
+@dataclass(frozen=True, slots=True)
+class JudgedFamily:
+    """What Spark SQL has found of one family."""
 
-    Args:
-        tables: with the column scenario_id.
-
-    Raises:
-        TrialsLost: a file is gone or is not the one that was written.
-        SparkFailed: an error of Spark.
-    """
-    named: dict[str, Any] = {f"trials_{place}": table for place, table in enumerate(tables)}
-    # One SQL text: a chain of union() calls would be analysed again at each call.
-    text = " UNION ALL ".join(
-        f"SELECT {place} AS place, count(DISTINCT {SCENARIO}) AS scenarios FROM {{{name}}}"
-        for place, name in enumerate(named)
-    )
-    try:
-        rows = session.sql(text, **named).collect()
-    except SPARK_ERRORS as error:
-        raise original_error(error) from None
-    counts = [0] * len(tables)
-    for row in rows:
-        counts[row["place"]] = row["scenarios"]
-    return counts
+    scenarios: int
+    """How many scenarios it has read."""
+    disagreements: tuple[Disagreement, ...]
 
 
-def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[Disagreement]:
-    """Judge all families by their SQL in one job.
-
-    Returns:
-        The scenarios that Python judged differently, by number.
+def judge(session: SparkSession, all_trials: Sequence[Trials]) -> list[JudgedFamily]:
+    """Judge all families by their SQL in one job; a family without SQL is only counted.
 
     Raises:
         FamilyError: a family's query or schema is wrong.
         TrialsLost: a file is gone or is not the one that was written.
     """
     try:
-        found = SparkOracle(session).differences(
-            [FamilyTrials.of(each.family, each.table, each.verdicts.num_rows) for each in all_trials]
+        found = SparkOracle(session).judge(
+            [
+                FamilyTrials(
+                    each.family,
+                    each.select(list(INPUT_COLUMNS)),
+                    each.select(list(OUTPUT_COLUMNS)),
+                    each.scenarios,
+                )
+                for each in all_trials
+            ]
         )
     except FamilyError as error:
         # What the trials lack is no mistake of the family's SQL.
@@ -226,34 +202,40 @@ def disagreements(session: SparkSession, all_trials: Sequence[Trials]) -> list[D
             if isinstance(lost, TrialsLost):
                 raise lost from None
         raise
-    differences = {(difference.family, difference.scenario): difference for difference in found}
-    disagreeing = []
-    for trials in all_trials:
-        name = trials.family.name
-        for verdict in _with_a_difference(
-            trials.verdicts, [each.scenario for each in found if each.family == name]
-        ):
-            if verdict["rows_differ"] is None:
-                continue
-            number = verdict["scenario_id"]
-            difference = differences.get((name, number), Difference(name, number, 0, 0, ()))
-            missing = difference.missing if verdict["finished"] else 0
-            differs = bool(difference.surplus or missing or verdict["unfit"])
-            if differs is not verdict["rows_differ"]:
-                disagreeing.append(
-                    Disagreement(difference, verdict["seed"], verdict["rows_differ"], tuple(verdict["unfit"]))
-                )
-    return sorted(disagreeing, key=lambda each: each.difference.scenario)
+    return [
+        JudgedFamily(judged.scenarios, _disagreements(trials, judged.disagreements))
+        for trials, judged in zip(all_trials, found, strict=True)
+    ]
 
 
-def _with_a_difference(verdicts: pa.Table, for_spark: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the verdicts of the scenarios whose rows differ for Python or for Spark."""
-    for_python = compute.or_(
-        compute.fill_null(verdicts["rows_differ"], False),
-        compute.greater(compute.list_value_length(verdicts["unfit"]), 0),
+def _disagreements(trials: Trials, differences: Sequence[Difference]) -> tuple[Disagreement, ...]:
+    """Return what is shown of scenarios that both oracles judge differently; there are few, or none."""
+    if not differences:
+        return ()
+    table = trials.select([SCENARIO, "seed", "unfit"])
+    those = table.where(table[SCENARIO].isin([each.scenario for each in differences]))
+    rows = {row[SCENARIO]: row for row in those.collect()}
+    return tuple(
+        [
+            Disagreement(each, rows[each.scenario]["seed"], tuple(rows[each.scenario]["unfit"]))
+            for each in differences
+        ]
     )
-    named = compute.is_in(verdicts[SCENARIO], value_set=pa.array(for_spark, pa.int64()))
-    rows: list[dict[str, Any]] = (
-        verdicts.select(JUDGED_BY_PYTHON).filter(compute.or_(for_python, named)).to_pylist()
-    )
-    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A judgement as a job: the files of each family."""
+
+    families: Sequence[tuple[Family, TrialTables, FileStore, Sequence[WrittenFile]]]
+    tasks: int = 1
+
+    def run(self, session: SparkSession) -> list[JudgedFamily]:
+        """Judge the trials in the files."""
+        trials = [
+            Trials(
+                family, partial(table_in, session, tables, folder, files), sum(file.rows for file in files)
+            )
+            for family, tables, folder, files in self.families
+        ]
+        return judge(session, trials)

@@ -2,17 +2,19 @@
 
 The rules this module lives by:
 
-- A campaign with a number of scenarios has as few waves as LARGEST_WAVE allows, all of equal size.
-- A campaign with a time limit measures the speed of each wave and gives the next one what still fits,
-  judgement included. The first wave is small, because workers and the JVM are still warming up.
-- The judgement takes time for each family, even for few scenarios. So it runs once, at the end, or in a large
-  campaign after JUDGED_AT_ONCE scenarios.
+- A campaign measures its speed, and sizes each wave by cores and seconds. The first wave is small, because
+  workers and the JVM are still warming up. The last ones are of equal size.
+- A wave is never larger than what the driver holds of it.
+- A campaign with a time limit gives each wave what still fits, judgement included.
+- The judgement takes time for each family, even for few scenarios. So it runs once, at the end, or in a long
+  campaign beside the simulation, when its constant part is a small share of what it judges.
 - What a campaign must have run at the least may be missing when its time is over. Then it runs waves of that
   size until a later limit; no other scenario is started after the first one.
 - The speed of a shared machine can change. So each wave has a deadline after which executors start no
   scenario.
-- The families take turns within a wave, some scenarios at a time, so that a wave that ends early has run
-  about as many of each.
+- Families differ in cost by a factor of ten. A task has as many scenarios of a family as take its time, so
+  tasks end alike. The families take turns within a wave, so that a wave that ends early has run about as many
+  of each.
 - This module reads no clock: time is an argument.
 """
 
@@ -20,11 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Final, NamedTuple
 
-LARGEST_WAVE: Final = 20_000
-LONGEST_WAVE_SECONDS: Final = 20.0
+LARGEST_WAVE: Final = 400_000
+"""The driver holds the compressed outcomes of two waves: 200 bytes for each scenario."""
+LONGEST_WAVE_SECONDS: Final = 30.0
+WAVES_AT_ONCE: Final = 2
+"""Cores that have nothing left to do in a wave begin the next one."""
 FIRST_WAVE_PER_CORE: Final = 100
 """Enough scenarios to measure the speed, after the workers have started."""
 FIRST_WAVE_SECONDS: Final = 1.0
@@ -35,24 +40,25 @@ TASK_SECONDS: Final = 0.8
 """Long enough that the overhead of a task is small, short enough for a smooth progress bar."""
 FIRST_PER_TASK: Final = 200
 LEAST_TASKS_PER_CORE: Final = 4
-"""With several tasks for each core, no core is idle for long while another runs its last task."""
+"""With several tasks for each core, no core is idle for long while another runs its last task. The tasks of
+long waves are no more but longer, so there are few files."""
 TURNS_OF_A_FAMILY: Final = 4
 """So many tasks each family has at least in a wave that its deadline may cut off."""
 LEAST_PER_TASK: Final = 4
 """But no task has fewer scenarios than this, unless they take long."""
-MOST_TASKS: Final = 200
-"""Of a family in a wave."""
 
-JUDGED_AT_ONCE: Final = 50_000
-"""From this number of unjudged trials on, they are judged before the next wave."""
+JUDGED_AFTER_SECONDS: Final = 600.0
+"""After so many seconds of simulation the trials are judged beside it,"""
+JUDGED_AFTER_JUDGEMENTS: Final = 20.0
+"""or after so many times the constant part of a judgement, if that is longer."""
 FIRST_JUDGING_SECONDS: Final = 3.0
 """The estimate for the first judgement, when the JVM has compiled nothing yet."""
 FIRST_JUDGING_SECONDS_PER_FAMILY: Final = 0.6
 """The addition for each family but the first: its query must be planned."""
 COLD_FACTOR: Final = 2.0
 """The first judgement takes this many times as long as later ones."""
-JUDGING_SECONDS_PER_SCENARIO: Final = 0.0002
-"""The part of the judgement that grows with the number of scenarios."""
+JUDGING_SECONDS_PER_SCENARIO: Final = 0.0004
+"""The part of the judgement that grows with the number of scenarios, on one core."""
 
 
 class WaveSize(NamedTuple):
@@ -81,6 +87,8 @@ class Pace:
     """The constant part of the duration of a judgement."""
     _unjudged: int = 0
     """How many scenarios have not been judged yet."""
+    _unjudged_seconds: float = 0.0
+    """How long they were simulated."""
 
     def __post_init__(self) -> None:
         """Set the estimate for the first judgement."""
@@ -98,8 +106,8 @@ class Pace:
         if left <= 0:
             return None
         if self.deadline is None:
-            assert self.scenarios is not None
-            return WaveSize(min(left, ceil(self.scenarios / ceil(self.scenarios / LARGEST_WAVE))), None)
+            most = self._count_in(inf) if self.is_measured else self._first_wave(FIRST_WAVE_PER_CORE)
+            return WaveSize(ceil(left / ceil(left / most)) if self.is_measured else min(left, most), None)
         if count := min(left, self._count_in_time(first, now)):
             until = self._start_deadline(self.deadline, count)
             return WaveSize(count, until if first else max(until, now + FIRST_WAVE_SECONDS))
@@ -107,7 +115,8 @@ class Pace:
             fitting = min(owed, self._count_in(self._seconds_until(self.latest, now)))
             # A whole number of rounds, so that all families keep having as many.
             count = min(left, max(ceil(fitting / self.families), 1) * self.families)
-            return WaveSize(count, self._start_deadline(self.latest, count))
+            until = self._start_deadline(self.latest, count)
+            return WaveSize(count, until) if until > now else None
         return None
 
     def _count_in_time(self, first: int, now: float) -> int:
@@ -117,15 +126,26 @@ class Pace:
         if first and not self._unjudged and seconds < self._judging_seconds:
             # All trials are judged, and there is no time for a further judgement.
             return 0
-        if not self._per_second:
-            each_core = FIRST_WAVE_PER_CORE if seconds > FIRST_WAVE_SECONDS else LEAST_PER_CORE
-            return max(self.cores * each_core, self.families)
+        if not self.is_measured:
+            return self._first_wave(FIRST_WAVE_PER_CORE if seconds > FIRST_WAVE_SECONDS else LEAST_PER_CORE)
         count = self._count_in(seconds)
         return count if count > max(self.cores * LEAST_PER_CORE, self.families) else 0
 
+    @property
+    def is_measured(self) -> bool:
+        """Return whether a wave has told the speed of this machine."""
+        return self._per_second > 0
+
+    def seconds_of(self, count: int) -> float:
+        """Return how long a wave of ``count`` scenarios takes; 0 as long as nothing is measured."""
+        return count / self._per_second if self.is_measured else 0.0
+
+    def _first_wave(self, each_core: int) -> int:
+        return min(max(self.cores * each_core, self.families), LARGEST_WAVE)
+
     def _count_in(self, seconds: float) -> int:
         """Return how many scenarios a wave can run and judge in some seconds."""
-        each = 1 / self._per_second + JUDGING_SECONDS_PER_SCENARIO
+        each = 1 / self._per_second + JUDGING_SECONDS_PER_SCENARIO / self.cores
         return max(0, min(int(min(seconds, LONGEST_WAVE_SECONDS) / each), LARGEST_WAVE))
 
     def _seconds_until(self, end: float, now: float) -> float:
@@ -138,46 +158,76 @@ class Pace:
 
     @property
     def is_judging_due(self) -> bool:
-        """Return whether the trials must be judged before the next wave."""
-        return self._unjudged >= JUDGED_AT_ONCE
+        """Return whether the trials must be judged beside the next wave."""
+        after = max(JUDGED_AFTER_SECONDS, JUDGED_AFTER_JUDGEMENTS * self._judging_seconds)
+        return self._unjudged_seconds >= after
 
-    def turns_of(self, count: int, families: int) -> int:
-        """Return how many scenarios of a family follow each other, in a wave of ``count`` scenarios."""
+    def turns_of(self, count: int, costs: Sequence[float]) -> list[int]:
+        """Return for each family how many of its scenarios a task has, in a wave of ``count`` scenarios.
+
+        Args:
+            costs: by family, how many seconds a core takes for a scenario; 0 if it is not known.
+        """
+        families = len(costs)
         each = ceil(count / families)
-        per_task = self._per_second / self.cores * TASK_SECONDS or FIRST_PER_TASK
-        least = max(1, min(LEAST_PER_TASK, int(per_task)))
-        tasks = max(
-            ceil(LEAST_TASKS_PER_CORE * self.cores / families),
-            1 if self.deadline is None else min(TURNS_OF_A_FAMILY, ceil(each / least)),
-            min(ceil(each / max(per_task, 1)), MOST_TASKS),
-        )
-        return ceil(each / tasks)
+        wave_seconds = min(self.seconds_of(count), LONGEST_WAVE_SECONDS)
+        task_seconds = max(TASK_SECONDS, wave_seconds / LEAST_TASKS_PER_CORE)
+        usual = self.cores / self._per_second if self.is_measured else TASK_SECONDS / FIRST_PER_TASK
+        turns = []
+        for cost in costs:
+            per_task = task_seconds / (cost or usual)
+            least = max(1, min(LEAST_PER_TASK, int(TASK_SECONDS / (cost or usual))))
+            tasks = max(
+                ceil(LEAST_TASKS_PER_CORE * self.cores / families),
+                1 if self.deadline is None else min(TURNS_OF_A_FAMILY, ceil(each / least)),
+                ceil(each / max(per_task, 1)),
+            )
+            turns.append(ceil(each / tasks))
+        return turns
 
     def record_wave(self, simulated: int, seconds: float) -> None:
-        """Record the size and duration of a wave, whose trials are now unjudged."""
+        """Record the size and duration of a wave, whose trials are now unjudged.
+
+        Args:
+            seconds: from its begin, or the end of the wave before it if that was later.
+        """
         self._per_second = max(simulated, 1) / seconds
         self._unjudged += simulated
+        self._unjudged_seconds += seconds
 
     def record_found(self, finished: int) -> None:
         """Record scenarios that an earlier attempt has finished, which are now unjudged."""
         self._unjudged += finished
 
-    def record_judgement(self, seconds: float) -> None:
-        """Record the duration of the judgement of all unjudged trials."""
+    def begin_judgement(self) -> int:
+        """Return how many trials are unjudged; they are judged from now on."""
+        unjudged, self._unjudged, self._unjudged_seconds = self._unjudged, 0, 0.0
+        return unjudged
+
+    def record_judgement(self, scenarios: int, seconds: float) -> None:
+        """Record the duration of a judgement that had all cores."""
         # In the first judgement the JVM compiles its code; later ones take half of it or less.
-        self._judging_seconds = (
-            max(seconds - JUDGING_SECONDS_PER_SCENARIO * self._unjudged, 0.0) / COLD_FACTOR
-        )
-        self._unjudged = 0
+        growing = JUDGING_SECONDS_PER_SCENARIO / self.cores * scenarios
+        self._judging_seconds = max(seconds - growing, 0.0) / COLD_FACTOR
 
     def _judging_seconds_of(self, more: int) -> float:
         """Return the estimated duration of a judgement of ``more`` further scenarios."""
-        return self._judging_seconds + JUDGING_SECONDS_PER_SCENARIO * (self._unjudged + more)
+        growing = JUDGING_SECONDS_PER_SCENARIO / self.cores * (self._unjudged + more)
+        return self._judging_seconds + growing
 
 
-def by_turns(families: Sequence[Sequence[int]], length: int) -> Iterator[tuple[int, Sequence[int]]]:
-    """Yield the place of a family with ``length`` of its numbers, until all families have none left."""
-    for first in range(0, max(map(len, families), default=0), length):
-        for place, numbers in enumerate(families):
-            if part := numbers[first : first + length]:
-                yield place, part
+def by_turns(
+    families: Sequence[Sequence[int]], lengths: Sequence[int]
+) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield the place of a family with some of its numbers, until all families have none left.
+
+    Args:
+        lengths: by family, how many of its numbers follow each other.
+    """
+    starts = [
+        (first, place)
+        for place, (numbers, length) in enumerate(zip(families, lengths, strict=True))
+        for first in range(0, len(numbers), length)
+    ]
+    for first, place in sorted(starts):
+        yield place, families[place][first : first + lengths[place]]

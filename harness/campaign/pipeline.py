@@ -2,15 +2,19 @@
 
 The rules this module lives by:
 
-- Executors simulate the scenarios of a seed and write their trials as Parquet; one Spark SQL job judges all
-  of them. The scenarios, outcomes, tally and hash are those of ``run`` with the same seed and count.
+- Executors simulate the scenarios of a seed, write their trials as Parquet, and answer with a tally of them;
+  one Spark SQL job judges all of them. The scenarios, outcomes, tally and hash are those of ``run`` with the
+  same seed and count.
 - Two independent oracles judge every scenario: the family's Python on the executors, its SQL here. If they
   disagree, one of them is wrong, and the campaign fails. A family without SQL, such as a script, is judged by
   Python alone, and the report says so.
-- Scenarios run in waves. After each wave its outcomes are in outcomes.jsonl. Spark SQL judges at the end,
-  because each judgement has a fixed cost; ``judged`` is the number of scenarios that it has read.
+- Scenarios run in waves. After each wave its outcomes are in outcomes.jsonl. Two waves run at a time, and in
+  a long campaign a judgement beside them, so no core waits for another one, or for the driver.
+- The memory of the driver does not grow with the number of scenarios: it holds a tally, the names of files,
+  and the answers of two waves.
 - What executors have written is kept however the campaign ends, and counts: an interrupted campaign reports
   it, and the same command resumes from it, with the result of a campaign that nothing disturbed.
+- Spark SQL judges files, after their wave; ``judged`` is the number of scenarios that it has read.
 - As many scenarios are judged as were acknowledged and stand in outcomes.jsonl, or the campaign has failed.
 - A campaign with a time limit measures its speed and sizes each wave by it; executors start no scenario after
   the deadline. It goes on until a later limit while it has not run what it must run at the least.
@@ -19,40 +23,28 @@ The rules this module lives by:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
-from pyarrow import compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session
+from onceproof.harness.campaign.answers import Answer, answers_in, lines_in_order, ranges_of
 from onceproof.harness.campaign.campaign_plan import CampaignPlan
-from onceproof.harness.campaign.executor import FamilySource, Simulation, Wave
-from onceproof.harness.campaign.jobs import WaveJob, run_job
-from onceproof.harness.campaign.judge import (
-    JUDGED_BY_PYTHON,
-    Disagreement,
-    Trials,
-    check_judgeable,
-    counted_rows,
-    disagreements,
-    table_in,
-)
-from onceproof.harness.campaign.pace import Pace, WaveSize, by_turns
+from onceproof.harness.campaign.executor import FamilySource, Recall, Simulation, Survey, Wave
+from onceproof.harness.campaign.jobs import RunningJob, WaveJob
+from onceproof.harness.campaign.judge import Disagreement, JudgedFamily, Judgement, check_judgeable
+from onceproof.harness.campaign.ledger import Ledger
+from onceproof.harness.campaign.pace import LARGEST_WAVE, WAVES_AT_ONCE, Pace, WaveSize, by_turns
 from onceproof.harness.campaign.store_probe import probe
-from onceproof.harness.campaign.trial_store import (
-    FinishedFile,
-    TrialsLost,
-    TrialStore,
-    WrittenFile,
-    manifest_of,
-)
-from onceproof.harness.campaign.trial_tables import ANSWERS, VERDICTS, TrialTables
-from onceproof.harness.checkers.oracle_spark import SCENARIO, TRIAL_COLUMNS, arrow_schemas_of
-from onceproof.harness.checkers.outcome import from_line
+from onceproof.harness.campaign.trial_files import TrialsLost
+from onceproof.harness.campaign.trial_store import TrialStore, manifest_of
+from onceproof.harness.campaign.trial_tables import TrialTables
+from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import own_system
 from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, made_folder, open_output
@@ -61,6 +53,9 @@ from onceproof.harness.trials.trial import check_family
 
 TRIALS: Final = "trials"
 """The folder of the Parquet files, in the folder of the results."""
+
+FILES_PER_TASK: Final = 50
+"""How many files of an earlier attempt a task looks through."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of simulated scenarios, and of failed ones among those with an outcome."""
@@ -174,48 +169,27 @@ def _sharing_modules(sources: Sequence[FamilySource]) -> list[FamilySource]:
     return [replace(source, modules=archives[source.modules]) for source in sources]
 
 
-@dataclass(slots=True)
-class _FamilyTrials:
-    """The trials of one family: what is written, found and not judged yet."""
+@dataclass(frozen=True, slots=True)
+class _RunningWave:
+    """A wave whose tasks are with Spark."""
 
-    family: Family
-    tables: TrialTables
-    source: FamilySource
-    written: list[WrittenFile] = field(default_factory=list)
-    """All files that were acknowledged."""
-    found: list[FinishedFile] = field(default_factory=list)
-    """The files of an earlier attempt whose scenarios are not taken yet."""
-    files: list[WrittenFile] = field(default_factory=list)
-    """Those that are not judged."""
-    verdicts: list[pa.Table] = field(default_factory=list)
-    """Python's judgement of the scenarios that Spark SQL has not judged."""
+    size: int
+    stop: int
+    """The number after that of its last scenario."""
+    simulates: bool
+    job: RunningJob[list[Answer]]
+    begun: float
+    ends: float
+    """When it should end, at the speed of the waves before."""
 
-    @property
-    def has_sql(self) -> bool:
-        """Whether Spark SQL judges them as well."""
-        return bool(self.family.oracle_sql)
 
-    def add(self, files: Sequence[WrittenFile], verdicts: pa.Table) -> None:
-        """Add files that were acknowledged, and the verdicts of their scenarios."""
-        self.written += files
-        self.files += files
-        self.verdicts.append(verdicts.select(JUDGED_BY_PYTHON))
+@dataclass(frozen=True, slots=True)
+class _RunningJudgement:
+    """A judgement that is with Spark."""
 
-    def take_found(self, first: int, stop: int) -> pa.Table:
-        """Return the verdicts of found scenarios with these numbers; a file is added with its last one."""
-        taken = [VERDICTS.empty_table()]
-        for file in self.found:
-            number = file.verdicts["scenario_id"]
-            wanted = pc.and_(pc.greater_equal(number, first), pc.less(number, stop))
-            taken.append(file.verdicts.filter(wanted))
-            if file.last < stop:
-                self.add([file.written], file.verdicts)
-        self.found = [file for file in self.found if file.last >= stop]
-        return pa.concat_tables(taken)
-
-    def numbers_found(self) -> set[int]:
-        """Return the numbers of the scenarios that need not run again."""
-        return {number for file in self.found for number in file.verdicts["scenario_id"].to_pylist()}
+    families: Sequence[tuple[Ledger, int, int]]
+    """Of each family the number of scenarios in files, and with an outcome."""
+    job: RunningJob[list[JudgedFamily]]
 
 
 class _Campaign:
@@ -241,25 +215,40 @@ class _Campaign:
         self._progress = progress
         self._clock = clock
         self._trials = [
-            _FamilyTrials(family, TrialTables(family.name, *arrow_schemas_of(family)), source)
-            for family, source in zip(result.run.families, sources, strict=True)
+            Ledger(
+                place,
+                len(sources),
+                family,
+                TrialTables(family.name, *arrow_schemas_of(family)),
+                source,
+                store.folder(place),
+            )
+            for place, (family, source) in enumerate(zip(result.run.families, sources, strict=True))
         ]
         for trials in self._trials:
-            if trials.has_sql:
+            if trials.family.oracle_sql:
                 check_judgeable(session, trials.family, trials.tables)
-        # One object for each family, because all tasks of a wave travel together.
-        self._stores = [store.folder(place) for place in range(len(sources))]
         self._pace = pace
+        self._waves: deque[_RunningWave] = deque()
+        self._judgement: _RunningJudgement | None = None
+        self._begun = 0
+        """All scenarios before this number are in a wave, or were left out."""
         self._taken = 0
         """All scenarios before this number are in the tally, or were left out."""
+        self._ended = 0.0
+        """When the last wave ended."""
 
     def run_or_keep(self, is_resumed: bool) -> None:
         """Run the campaign; however it ends, what executors have written counts."""
         try:
             self.run(is_resumed)
         except BaseException:
+            for wave in self._waves:
+                wave.job.cancel()
+            if self._judgement is not None:
+                self._judgement.job.cancel()
             # A second error must not hide the first one.
-            with suppress(OutputUnwritable, OSError):
+            with suppress(OutputUnwritable, TrialsLost, OSError):
                 self.take_written()
             raise
 
@@ -267,106 +256,182 @@ class _Campaign:
         """Run waves until there are enough scenarios or the time is over, and judge them."""
         if is_resumed:
             self._find_finished()
-        while size := self._next_wave():
-            self._wave(self._taken, size)
-            if self._pace.is_judging_due or not self._next_wave():
+        while self._begin_waves():
+            self._end_wave()
+            if self._begin_waves():
+                if self._pace.is_judging_due:
+                    self._begin_judgement()
+            else:
                 # A judgement that is faster than estimated leaves time for a further wave.
                 self._judge()
-        if any(trials.found for trials in self._trials):
+        while any(trials.found for trials in self._trials):
             # An earlier attempt had more time.
-            self._take_found()
-            self._judge()
+            self._begin(WaveSize(LARGEST_WAVE, None), simulates=False)
+            self._end_wave()
+        self._judge()
         self._compare_counts()
         self._store.finish([trials.written for trials in self._trials])
 
+    def _begin_waves(self) -> bool:
+        """Begin the waves that run at the same time; return whether any is running."""
+        while len(self._waves) < WAVES_AT_ONCE and (size := self._next_wave()):
+            self._begin(size)
+        return bool(self._waves)
+
     def _next_wave(self) -> WaveSize | None:
-        owed = self._plan.minimums.owed(self._result.run)
-        return self._pace.next_wave(self._taken, self._clock(), owed)
+        if not self._waves:
+            owed = self._plan.minimums.owed(self._result.run)
+            return self._pace.next_wave(self._begun, self._clock(), owed)
+        if not self._pace.is_measured:
+            return None
+        return self._pace.next_wave(self._begun, max(self._clock(), self._waves[-1].ends))
 
     def _find_finished(self) -> None:
         """Find what an earlier attempt has finished."""
-        for place, trials in enumerate(self._trials):
-            trials.found = self._store.finished(place)
-        self._result.resumed = sum(file.written.rows for trials in self._trials for file in trials.found)
+        tasks = []
+        for trials in self._trials:
+            names = self._store.part_names(trials.place)
+            for first in range(0, len(names), FILES_PER_TASK):
+                some = names[first : first + FILES_PER_TASK]
+                tasks.append(Survey(trials.place, trials.families, trials.folder, some))
+        answers = RunningJob(self._session, WaveJob(Wave(tasks))).result()
+        for trials in self._trials:
+            trials.find([answer for answer in answers if answer.place == trials.place])
+        self._result.resumed = sum(file.scenarios for trials in self._trials for file in trials.found)
 
     def take_written(self) -> None:
         """Take the outcomes that executors have written and no wave has taken; they are not judged yet."""
-        for place, trials in enumerate(self._trials):
-            trials.found = self._store.finished(place, trials.written)
-        self._take_found()
+        for trials in self._trials:
+            names = [name for name in self._store.part_names(trials.place) if name not in trials.written]
+            trials.found = []
+            trials.find(list(_run_here(Survey(trials.place, trials.families, trials.folder, names))))
+        while any(trials.found for trials in self._trials):
+            stop = self._taken + LARGEST_WAVE
+            self._take([answer for recall in self._recalls(stop) for answer in _run_here(recall)], stop)
 
-    def _take_found(self) -> None:
-        files = [file for trials in self._trials for file in trials.found]
-        if not files:
-            return
-        stop = 1 + max(file.last for file in files)
-        self._take([trials.take_found(self._taken, stop) for trials in self._trials])
-        self._taken = max(self._taken, stop)
+    def _recalls(self, stop: int) -> list[Recall]:
+        return [
+            recall
+            for trials in self._trials
+            for recall in trials.recalls(trials.turns_between(self._taken, stop))
+        ]
 
-    def _wave(self, first: int, size: WaveSize) -> None:
-        """Simulate a wave, except for what is finished, and take its outcomes."""
-        stop = first + size.scenarios
-        tasks = self._tasks(first, size)
-        run = self._result.run
-        done, failed = run.tally.scenarios, run.tally.failed
+    def _begin(self, size: WaveSize, simulates: bool = True) -> None:
+        """Begin a wave: simulate its scenarios, except for what is finished."""
+        first, stop = self._begun, self._begun + size.scenarios
+        wanted = [trials.turns_between(first, stop) for trials in self._trials]
+        recalls = [
+            recall
+            for trials, turns in zip(self._trials, wanted, strict=True)
+            for recall in trials.recalls(turns)
+        ]
+        simulations = self._simulations(wanted, size) if simulates else []
+        job = RunningJob(self._session, WaveJob(Wave([*recalls, *simulations])))
         begun = self._clock()
-        answer = ANSWERS.empty_table()
-        if tasks:
-            answer = run_job(
-                self._session,
-                WaveJob(Wave(tasks)),
-                lambda part: self._progress(done + int(part * size.scenarios), failed),
-            )
-        seconds = self._clock() - begun
-        taken = []
-        for place, trials in enumerate(self._trials):
-            found = trials.take_found(first, stop)
-            self._pace.record_found(found.num_rows)
-            own = answer.filter(pc.equal(_places(answer, len(self._trials)), place))
-            verdicts = own.select(VERDICTS.names)
-            trials.add(_acknowledged(own), verdicts)
-            taken += [found, verdicts]
+        after = max([begun, *(wave.ends for wave in self._waves)])
+        ends = after + self._pace.seconds_of(size.scenarios)
+        self._waves.append(_RunningWave(size.scenarios, stop, bool(simulations), job, begun, ends))
+        self._begun = stop
+
+    def _end_wave(self) -> None:
+        """Wait for the first of the running waves, and take its outcomes."""
+        wave = self._waves[0]
+        answers = wave.job.result(self._show)
+        ended = self._clock()
+        seconds, self._ended = ended - max(wave.begun, self._ended), ended
+        if wave.simulates:
+            simulated = sum(answer.scenarios for answer in answers if answer.written)
+            self._pace.record_wave(simulated, seconds)
+        self._waves.popleft()
         # Scenarios that the executors did not start in time are left out.
-        self._taken = stop
-        self._take(taken)
-        if tasks:
-            self._pace.record_wave(answer.num_rows, seconds)
+        self._take(answers, wave.stop)
+
+    def _show(self) -> None:
+        tally = self._result.run.tally
+        running = sum(int(wave.job.finished_part * wave.size) for wave in self._waves)
+        self._progress(tally.scenarios + running, tally.failed)
+
+    def _simulations(self, wanted: Sequence[range], size: WaveSize) -> list[Simulation]:
+        """Return the tasks of a wave without what is finished; the families take turns."""
+        unfinished = [trials.unfinished(turns) for trials, turns in zip(self._trials, wanted, strict=True)]
+        lengths = self._pace.turns_of(size.scenarios, [self._cost(trials) for trials in self._trials])
+        return [
+            Simulation(
+                source=self._trials[place].source,
+                tables=self._trials[place].tables,
+                run_seed=self._result.run.seed,
+                families=len(self._trials),
+                place=place,
+                turns=ranges_of(turns),
+                store=self._trials[place].folder,
+                budget=self._plan.run.budget,
+                deadline=size.until,
+            )
+            for place, turns in by_turns(unfinished, lengths)
+        ]
+
+    def _cost(self, trials: Ledger) -> float:
+        """Return how many seconds a scenario of a family takes; 0 if none has run."""
+        tally = self._result.run.tally.families.get(trials.family.name)
+        return tally.milliseconds / 1000 / tally.scenarios if tally else 0.0
+
+    def _take(self, answers: Sequence[Answer], stop: int) -> None:
+        """Write the outcomes of a wave in the order of the campaign, and add them to the tally."""
+        tally = self._result.run.tally
+        # An interrupt in between would leave lines out that the tally holds.
+        with interrupts_held():
+            for lines in lines_in_order(answers, len(self._trials)):
+                self._lines.write([lines])
+            for answer in answers:
+                if answer.tally is not None:
+                    tally.merge(answer.tally)
+                if answer.written is not None:
+                    self._trials[answer.place].add(answer.written, answer.scenarios)
+            for trials in self._trials:
+                self._pace.record_found(trials.end_found(trials.turns_between(0, stop).stop))
+            self._taken = stop
+        self._progress(tally.scenarios, tally.failed)
 
     def _judge(self) -> None:
-        """Judge all unjudged trials with Spark SQL."""
+        """Judge all unjudged trials with Spark SQL, and nothing beside."""
+        self._end_judgement()
         begun = self._clock()
-        unjudged = [(place, trials) for place, trials in enumerate(self._trials) if trials.files]
-        numbers = [self._table(place, trials, (SCENARIO,)) for place, trials in unjudged]
-        counts = counted_rows(self._session, numbers) if numbers else []
-        for (_, trials), found in zip(unjudged, counts, strict=True):
-            written = sum(file.rows for file in trials.files)
-            verdicts = sum(table.num_rows for table in trials.verdicts)
-            if not found == written == verdicts:
-                raise TrialsLost(
-                    f"family {trials.family.name}: Spark SQL has read {found:,} scenarios, executors have"
-                    f" written {written:,}, and {verdicts:,} have outcomes"
-                )
-        self._result.disagreements += disagreements(
-            self._session,
-            [
-                Trials(trials.family, self._table(place, trials), pa.concat_tables(trials.verdicts))
-                for place, trials in unjudged
-                if trials.has_sql
-            ],
-        )
-        self._result.judged += sum(counts)
-        self._result.compared += sum(
-            count for (_, trials), count in zip(unjudged, counts, strict=True) if trials.has_sql
-        )
-        for trials in self._trials:
-            trials.files.clear()
-            trials.verdicts.clear()
+        scenarios = self._begin_judgement()
+        self._end_judgement()
         seconds = self._clock() - begun
-        self._result.judging_seconds += seconds
-        self._pace.record_judgement(seconds)
+        if scenarios:
+            self._result.judging_seconds += seconds
+            self._pace.record_judgement(scenarios, seconds)
 
-    def _table(self, place: int, trials: _FamilyTrials, columns: Sequence[str] = TRIAL_COLUMNS) -> DataFrame:
-        return table_in(self._session, trials.tables, self._store.folder(place), trials.files, columns)
+    def _begin_judgement(self) -> int:
+        """Begin to judge all unjudged trials, when the judgement before has ended; return how many."""
+        self._end_judgement()
+        unjudged = [trials for trials in self._trials if trials.files]
+        counts = [(each, sum(file.rows for file in each.files), each.outcomes) for each in unjudged]
+        files = [(each.family, each.tables, each.folder, tuple(each.files)) for each in unjudged]
+        for each in unjudged:
+            each.files.clear()
+            each.outcomes = 0
+        if unjudged:
+            self._judgement = _RunningJudgement(counts, RunningJob(self._session, Judgement(files)))
+        return self._pace.begin_judgement()
+
+    def _end_judgement(self) -> None:
+        """Wait for the running judgement, if there is one, and take its result."""
+        if self._judgement is None:
+            return
+        judged = self._judgement.job.result()
+        counts, self._judgement = self._judgement.families, None
+        for (trials, written, outcomes), found in zip(counts, judged, strict=True):
+            if not found.scenarios == written == outcomes:
+                raise TrialsLost(
+                    f"family {trials.family.name}: Spark SQL has read {found.scenarios:,} scenarios,"
+                    f" executors have written {written:,}, and {outcomes:,} have outcomes"
+                )
+            self._result.disagreements += found.disagreements
+            self._result.judged += found.scenarios
+            if trials.family.oracle_sql:
+                self._result.compared += found.scenarios
 
     def _compare_counts(self) -> None:
         """Compare what was judged with what outcomes.jsonl holds. Raises TrialsLost."""
@@ -379,59 +444,8 @@ class _Campaign:
                 f" judged {judged:,}: repeat the command, which runs what is missing"
             )
 
-    def _tasks(self, first: int, size: WaveSize) -> list[Simulation]:
-        """Return the tasks of a wave without what is finished; the families take turns."""
-        families = len(self._trials)
-        unfinished = []
-        for place, trials in enumerate(self._trials):
-            found = trials.numbers_found()
-            numbers = range(first + (place - first) % families, first + size.scenarios, families)
-            unfinished.append([number // families for number in numbers if number not in found])
-        return [
-            Simulation(
-                source=self._trials[place].source,
-                tables=self._trials[place].tables,
-                run_seed=self._result.run.seed,
-                families=families,
-                place=place,
-                turns=_ranges(turns),
-                store=self._stores[place],
-                budget=self._plan.run.budget,
-                deadline=size.until,
-            )
-            for place, turns in by_turns(unfinished, self._pace.turns_of(size.scenarios, families))
-        ]
 
-    def _take(self, verdicts: Sequence[pa.Table]) -> None:
-        """Write the outcomes of a wave and add them to the tally, in the order of the campaign."""
-        table = pa.concat_tables(verdicts).select(["scenario_id", "line"]).sort_by("scenario_id")
-        lines = table.column("line").to_pylist()
-        tally = self._result.run.tally
-        # An interrupt in between would leave lines out that the tally holds.
-        with interrupts_held():
-            self._lines.write(lines)
-            for line in lines:
-                tally.add(from_line(line))
-        self._progress(tally.scenarios, tally.failed)
-
-
-def _ranges(turns: Sequence[int]) -> list[range]:
-    """Return turns as ranges of those that follow each other."""
-    ranges: list[range] = []
-    for turn in turns:
-        if ranges and ranges[-1].stop == turn:
-            ranges[-1] = range(ranges[-1].start, turn + 1)
-        else:
-            ranges.append(range(turn, turn + 1))
-    return ranges
-
-
-def _places(answer: pa.Table, families: int) -> pa.ChunkedArray:
-    """Return for each row the place of its family, which its number tells."""
-    numbers = answer["scenario_id"]
-    return pc.subtract(numbers, pc.multiply(pc.divide(numbers, families), families))
-
-
-def _acknowledged(answer: pa.Table) -> list[WrittenFile]:
-    """Return the files that the tasks of a job acknowledge."""
-    return [WrittenFile(**each) for each in answer.column("written").drop_null().to_pylist()]
+def _run_here(task: Recall | Survey) -> Iterator[Answer]:
+    """Run a task in this process, where Spark may have failed."""
+    for batch in task.run():
+        yield from answers_in(pa.Table.from_batches([batch]))

@@ -6,7 +6,7 @@ The rules this module lives by:
   memory fails alone (harness/trials/supervision.py), and Spark sees no worker die.
 - The process stays for the next tasks of its Spark worker, with the families that it has loaded, and ends
   with that worker. One more start would cost more than a task.
-- It answers with Arrow batches, so the task converts nothing.
+- It answers with Arrow batches of trials, and with the lines of their outcomes.
 - This module needs no JVM and no Spark session.
 """
 
@@ -22,7 +22,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario, verdicts
+from onceproof.harness.campaign.trial_tables import TrialTables, TriedScenario
+from onceproof.harness.checkers.outcome import to_line
 from onceproof.harness.generation.generator import USUAL
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family, split_address
@@ -105,7 +106,7 @@ def stop_scenario_process() -> None:
 
 
 def run_to_tables(loaded: _LoadedFamily, seed: int, batch: Batch, notes: Notes | None) -> Done:
-    """Run the scenarios of a batch, which are those of one family, and answer with Arrow batches."""
+    """Run the scenarios of a batch, which are those of one family, and answer with trials and lines."""
     started = perf_counter()
     described, family, tables = loaded.described, loaded.family, loaded.tables
     family_error = internal_error = ""
@@ -118,8 +119,7 @@ def run_to_tables(loaded: _LoadedFamily, seed: int, batch: Batch, notes: Notes |
             for turn, tried in zip(turns, tried_scenarios(drawn, batch, SIMULATED, notes), strict=False)
         ]
         if trials:
-            table = tables.batch(trials)
-            lines = (_packed(table), _packed(verdicts(trials, table)))
+            lines = (_packed(tables.batch(trials)), b"".join([to_line(trial.outcome) for trial in trials]))
     except Exception as error:
         family_error, internal_error = error_of(error, batch)
         family_error = as_asked(family_error, described.address, described.asked)

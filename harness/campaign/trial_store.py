@@ -17,20 +17,19 @@ The rules this module lives by:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import metadata
 from typing import Final
 
 import msgspec
 import pyarrow as pa
-from pyarrow import compute, parquet
 
 from onceproof.engine.locations import scheme_of
-from onceproof.harness.campaign.executor import FamilySource, digest_of
+from onceproof.harness.campaign.answers import answers_in
+from onceproof.harness.campaign.executor import FamilySource, Survey
 from onceproof.harness.campaign.file_stores import FileStore, store_of
-from onceproof.harness.campaign.trial_tables import JUDGEMENT_COLUMNS, OUTCOME_COLUMNS, verdicts_in
+from onceproof.harness.campaign.trial_files import unwritable
 from onceproof.harness.generation.generator import generator_version
 from onceproof.harness.model.family import Family
 from onceproof.harness.trials.output_files import OutputUnwritable
@@ -43,13 +42,8 @@ _FOLDER: Final = re.compile(r"\d+-[A-Za-z0-9_-]+")
 _WAVE: Final = re.compile(r"wave-\d+")
 """The folders of earlier versions."""
 _PROBE: Final = re.compile(r"\.?probe-.*")
-_NEEDED: Final = ("scenario_id", *OUTCOME_COLUMNS, *JUDGEMENT_COLUMNS)
 
 _OF_ONE_PROCESS: Final = ("memory", "local", "http", "https")
-
-
-class TrialsLost(Exception):
-    """Trials that were written are not there, or are not those that were written; the message is one line."""
 
 
 class CampaignFamily(msgspec.Struct, frozen=True):
@@ -113,29 +107,6 @@ def manifest_of(
     )
 
 
-class WrittenFile(msgspec.Struct, frozen=True):
-    """A file of trials, as its task acknowledged it."""
-
-    name: str
-    rows: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedFile:
-    """A file of trials that an earlier attempt at this campaign has written."""
-
-    written: WrittenFile
-    verdicts: pa.Table
-    """With the columns of VERDICTS."""
-
-    @property
-    def last(self) -> int:
-        """The number of its last scenario."""
-        last: int = compute.max(self.verdicts["scenario_id"]).as_py()
-        return last
-
-
 class TrialStore:
     """The store of one campaign."""
 
@@ -178,7 +149,7 @@ class TrialStore:
         if self._manifest.is_same(there):
             self.changed = changed
             return True
-        rows = sum(each.written.rows for each in self._all_finished(there))
+        rows = self._finished_scenarios(there)
         if not rows:
             return False
         since = f"; changed since: {', '.join(changed)}" if changed else ""
@@ -195,19 +166,22 @@ class TrialStore:
                 self._delete_trials()
             self.files.write(MANIFEST, msgspec.json.encode(self._manifest))
         except OSError as error:
-            raise _unwritable(self.place, error) from None
+            raise unwritable(self.place, error) from None
 
-    def finish(self, acknowledged: Sequence[Sequence[WrittenFile]]) -> None:
-        """Delete the files of attempts that lost against others, and note that the campaign has ended."""
+    def finish(self, acknowledged: Sequence[Collection[str]]) -> None:
+        """Delete the files of attempts that lost against others, and note that the campaign has ended.
+
+        ``acknowledged``: by family, the names of the files that are kept.
+        """
         try:
-            for place, written in enumerate(acknowledged):
-                folder, kept = self.folder(place), {each.name for each in written}
+            for place, kept in enumerate(acknowledged):
+                folder = self.folder(place)
                 for name in folder.names():
                     if _PART.fullmatch(name) and name not in kept:
                         folder.delete(name)
             self._note_end()
         except OSError as error:
-            raise _unwritable(self.place, error) from None
+            raise unwritable(self.place, error) from None
 
     def end(self) -> None:
         """Note, if possible, that this campaign has ended and cannot be resumed."""
@@ -218,14 +192,9 @@ class TrialStore:
         ended = msgspec.structs.replace(self._manifest, is_finished=True)
         self.files.write(MANIFEST, msgspec.json.encode(ended))
 
-    def finished(self, place: int, known: Sequence[WrittenFile] = ()) -> list[FinishedFile]:
-        """Return the whole files of a family beside those that are known, without a scenario twice."""
-        return list(_finished_in(self.folder(place), {each.name for each in known}))
-
-    def missing(self, place: int, written: Sequence[WrittenFile]) -> list[str]:
-        """Return the names of acknowledged files of a family that are gone."""
-        there = set(self.folder(place).names())
-        return [each.name for each in written if each.name not in there]
+    def part_names(self, place: int) -> list[str]:
+        """Return the names of a family's files, of damaged ones as well."""
+        return _part_names(self.folder(place))
 
     def _read_manifest(self) -> Manifest | None:
         try:
@@ -237,7 +206,7 @@ class TrialStore:
                 f"{self.place}/{MANIFEST}: not the manifest of a campaign: give another --out, or delete it"
             ) from None
         except OSError as error:
-            raise _unwritable(self.place, error) from None
+            raise unwritable(self.place, error) from None
 
     def _refuse_what_is_not_ours(self) -> None:
         try:
@@ -245,7 +214,7 @@ class TrialStore:
             strangers = [name for name in self.files.names() if not _PROBE.fullmatch(name)]
             strangers += set(self.files.folders()) - set(ours)
         except OSError as error:
-            raise _unwritable(self.place, error) from None
+            raise unwritable(self.place, error) from None
         if strangers:
             raise OutputUnwritable(
                 f"{self.place}: holds {sorted(strangers)[0]!r}, which no campaign has written: give another"
@@ -274,13 +243,23 @@ class TrialStore:
                     _delete_parts(folder.below(wave))
             _delete_parts(folder)
 
-    def _all_finished(self, there: Manifest) -> Iterator[FinishedFile]:
+    def _finished_scenarios(self, there: Manifest) -> int:
+        """Return how many scenarios another campaign has finished."""
+        families = len(there.families)
+        rows = 0
         for place, family in enumerate(there.families):
-            yield from _finished_in(self.files.below(_folder_name(place, family.name)), set())
+            folder = self.files.below(_folder_name(place, family.name))
+            for batch in Survey(place, families, folder, _part_names(folder)).run():
+                rows += next(answers_in(pa.Table.from_batches([batch]))).scenarios
+        return rows
 
 
 def _folder_name(place: int, family: str) -> str:
     return f"{place}-{re.sub(r'[^A-Za-z0-9_-]+', '_', family)}"
+
+
+def _part_names(folder: FileStore) -> list[str]:
+    return [name for name in folder.names() if not name.startswith(".") and _PART.fullmatch(name)]
 
 
 def _is_ours(folder: FileStore, with_waves: bool = False) -> bool:
@@ -295,54 +274,3 @@ def _delete_parts(folder: FileStore) -> None:
         if _PART.fullmatch(name):
             folder.delete(name)
     folder.remove_folder()
-
-
-def _finished_in(folder: FileStore, known: set[str]) -> Iterator[FinishedFile]:
-    numbers: set[int] = set()
-    for name in folder.names():
-        if name in known or name.startswith(".") or not _PART.fullmatch(name):
-            continue
-        try:
-            data = folder.read(name)
-            digest = digest_of(data)
-            if digest not in name:
-                continue
-            table = parquet.read_table(pa.BufferReader(data), columns=list(_NEEDED))
-        except (OSError, ValueError, pa.ArrowException):
-            # Deleted meanwhile, or of another version.
-            continue
-        own = set(table.column("scenario_id").to_pylist())
-        if own and numbers.isdisjoint(own):
-            numbers |= own
-            written = WrittenFile(name, table.num_rows, digest)
-            yield FinishedFile(written, verdicts_in(table))
-
-
-def _unwritable(place: str, error: OSError) -> OutputUnwritable:
-    return OutputUnwritable(f"{place}: cannot be written to: {error.strerror or error}")
-
-
-def verified_table(folder: FileStore, written: WrittenFile, columns: Sequence[str]) -> pa.Table:
-    """Return some columns of a file that was acknowledged.
-
-    Raises:
-        TrialsLost: it is gone, or has another content.
-    """
-    place = f"{folder.place}/{written.name}"
-    try:
-        data = folder.read(written.name)
-    except FileNotFoundError:
-        raise TrialsLost(
-            f"{place}: was written and is gone; its {counted(written.rows, 'scenario')} cannot be judged:"
-            " repeat the command, which runs them again; executors on several machines need a --store that"
-            " all of them reach"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise TrialsLost(f"{place}: cannot be read: {' '.join(str(error).split())}") from None
-    if digest_of(data) != written.digest:
-        raise TrialsLost(
-            f"{place}: is not the file that was written; its {counted(written.rows, 'scenario')} cannot be"
-            " judged: delete it and repeat the command, which runs them again"
-        )
-    table: pa.Table = parquet.read_table(pa.BufferReader(data), columns=list(columns))
-    return table

@@ -75,18 +75,7 @@ JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
     "unfit": pa.list_(pa.string()),
 }
 
-
-VERDICTS: Final = pa.schema(
-    [("scenario_id", pa.int64()), ("seed", pa.int64()), *JUDGEMENT_COLUMNS.items(), ("line", pa.binary())]
-)
-"""The columns that travel to the driver: the outcomes as JSON lines, and Python's judgement."""
-
-
-WRITTEN: Final = pa.struct([("name", pa.string()), ("rows", pa.int64()), ("digest", pa.string())])
-"""What a task acknowledges of the file that it has written."""
-
-ANSWERS: Final = VERDICTS.append(pa.field("written", WRITTEN))
-"""The columns of a task's answer: verdicts, and in one row the acknowledgement of their file."""
+OUTCOME_NAMES: Final = ("scenario_id", *OUTCOME_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,22 +230,12 @@ class TrialTables:
         return _lists(offsets, rows, self.row_schema)
 
 
-def verdicts(trials: Sequence[TriedScenario], batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns of VERDICTS for some trials and the batch made of them."""
-    lines = pa.array([to_line(trial.outcome) for trial in trials], pa.binary())
-    judged = [batch.column(name) for name in VERDICTS.names[:-1]]
-    return pa.RecordBatch.from_arrays([*judged, lines], schema=VERDICTS)
-
-
-def verdicts_in(table: pa.Table) -> pa.Table:
-    """Return the columns of VERDICTS for the trials in a file."""
+def lines_in(table: pa.Table) -> list[bytes]:
+    """Return the lines of outcomes.jsonl for the trials in a file."""
     outcomes = table.select(list(OUTCOME_COLUMNS)).to_pylist()
     for outcome in outcomes:
         outcome.update({name: dict(outcome[name]) for name in _MAPS})
-    lines = pa.array([to_line(msgspec.convert(each, Outcome)) for each in outcomes], pa.binary())
-    return pa.Table.from_arrays(
-        [*(table.column(name) for name in VERDICTS.names[:-1]), lines], schema=VERDICTS
-    )
+    return [to_line(msgspec.convert(each, Outcome)) for each in outcomes]
 
 
 def _rows_differ(outcome: Outcome) -> bool:

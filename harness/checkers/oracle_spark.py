@@ -1,10 +1,13 @@
-"""The oracle of a campaign: one Spark job finds all scenarios whose committed rows differ from the expected.
+"""The oracle of a campaign: one Spark job finds all scenarios that Python and Spark SQL judge differently.
 
 The rules this module lives by:
 
 - One job judges all scenarios of all families. An expected row counts +1 and a committed row -1; grouped by
   scenario and all columns, a sum other than zero is a difference. One job for each scenario would take a
   thousand times as long.
+- Python's verdict is a column of the trials. It is compared where the rows are counted: a job returns one row
+  for each family, with the number of its scenarios and those that the two oracles judge differently.
+- A scenario in mode at-least-once is counted, but not judged: the SQL does not know which rows may repeat.
 - With thirty families, planning dominates the time of the job. So each family is one query in one SQL text,
   and, unless there are few families, one task without a shuffle. With few scenarios for each family the
   queries are interpreted, because compiling them would take longer.
@@ -41,7 +44,8 @@ PARAMETERS_VIEW: Final = "parameters"
 """What the family drew beside the records: scenario_id, name and value, both texts."""
 SCENARIO: Final = "scenario_id"
 SAMPLE_ROWS: Final = 5
-TRIAL_COLUMNS: Final = (SCENARIO, "input", "committed", "parameters")
+INPUT_COLUMNS: Final = (SCENARIO, "input", "parameters", "rows_differ")
+OUTPUT_COLUMNS: Final = (SCENARIO, "committed", "rows_differ", "finished", "unfit")
 """The columns of a table of trials (see onceproof.harness.campaign.trial_tables) that this module reads."""
 
 _RECORD_COLUMNS: Final[dict[str, DataType]] = {
@@ -51,6 +55,7 @@ _RECORD_COLUMNS: Final[dict[str, DataType]] = {
 }
 # Families choose the names of their columns, so these names must be unlikely.
 _BALANCE: Final = "onceproof_balance"
+_VERDICT: Final = "onceproof_verdict"
 _VIEW: Final = "onceproof_table"
 
 SCENARIOS_WORTH_COMPILING: Final = 500
@@ -72,6 +77,8 @@ _INTERPRETED_SETTINGS: Final[dict[str, str]] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+
 _ONE_TASK_PER_FAMILY_SETTINGS: Final[dict[str, str]] = {
     "spark.sql.shuffle.partitions": "1",
     # Otherwise the union would put all single-task families into the same task.
@@ -91,6 +98,18 @@ class Difference:
     """How many committed rows are too many, repetitions counted."""
     sample: tuple[tuple[Row, int], ...]
     """Up to SAMPLE_ROWS differing rows, each with its expected minus its committed count."""
+    python_differs: bool = False
+    """Whether the rows differ for the Python oracle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one job has found of a family."""
+
+    scenarios: int
+    """How many it has read, those in mode at-least-once among them."""
+    disagreements: tuple[Difference, ...]
+    """The scenarios whose rows differ for one oracle and not for the other, by number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +117,17 @@ class FamilyTrials:
     """The trials of one family that are to be judged."""
 
     family: Family
-    trials: DataFrame
-    """The columns of TRIAL_COLUMNS, a row for each scenario."""
+    inputs: DataFrame
+    """The columns of INPUT_COLUMNS, a row for each scenario."""
+    outputs: DataFrame
+    """The columns of OUTPUT_COLUMNS. It is read apart, because Spark reads a table for each use of it."""
     scenarios: int
-    """About how many rows ``trials`` has; decides only how the job is planned."""
+    """About how many rows both have; decides only how the job is planned."""
 
     @classmethod
-    def of(cls, family: Family, trials: DataFrame, scenarios: int = 0) -> FamilyTrials:
-        """Select the columns of TRIAL_COLUMNS from a table of trials."""
-        return cls(family, trials.select(*TRIAL_COLUMNS), scenarios)
+    def of(cls, family: Family, trials: DataFrame, scenarios: int) -> FamilyTrials:
+        """Return the trials of a table with all columns."""
+        return cls(family, trials.select(*INPUT_COLUMNS), trials.select(*OUTPUT_COLUMNS), scenarios)
 
 
 class SparkOracle:
@@ -170,103 +191,156 @@ class SparkOracle:
             return alone
         return error
 
-    def differences(self, families: Sequence[FamilyTrials]) -> list[Difference]:
-        """Return the scenarios that differ, of all families in one job, by family and scenario.
+    def judge(self, families: Sequence[FamilyTrials]) -> list[Judged]:
+        """Judge all trials in one job, and compare with Python's verdicts.
+
+        Returns:
+            What was found of each family, in their order.
 
         Raises:
             FamilyError: a family's query or schema is wrong.
         """
-        if not families:
-            return []
         cores = self.session.sparkContext.defaultParallelism
         many = len(families) >= FAMILIES_PER_CORE * cores
-        scenarios = sum(each.scenarios for each in families)
         settings = dict(_SETTINGS)
-        if scenarios < SCENARIOS_WORTH_COMPILING * len(families):
-            settings |= _INTERPRETED_SETTINGS
         settings |= _ONE_TASK_PER_FAMILY_SETTINGS if many else {"spark.sql.shuffle.partitions": str(cores)}
+        if sum(each.scenarios for each in families) < SCENARIOS_WORTH_COMPILING * len(families):
+            settings |= _INTERPRETED_SETTINGS
+        judged = [Judged(0, ())] * len(families)
+        if not families:
+            return judged
         with _configured(self.session, settings):
             try:
-                differing = self._differing_scenarios(families, 1 if many else cores)
-                # Spark sends the plan of all families to every task, so there are no more tasks than cores.
-                found = differing.coalesce(cores).collect()
+                found = self._judged(families, 1 if many else cores).collect()
             except SPARK_ERRORS as error:
                 first, *others = [each.family.name for each in families]
                 whose = f"family {first}" + (f" and {len(others)} others" if others else "")
                 raise FamilyError(f"oracle_sql of {whose}: {one_line(error)}") from None
-        differences = [_difference(families[row["place"]].family, row) for row in found]
-        return sorted(differences, key=lambda each: (each.family, each.scenario))
+        for row in found:
+            family = families[row["place"]].family
+            differing = sorted(
+                [_difference(family, each) for each in row["differing"]], key=lambda each: each.scenario
+            )
+            judged[row["place"]] = Judged(row["scenarios"], tuple(differing))
+        return judged
 
-    def _differing_scenarios(self, families: Sequence[FamilyTrials], tasks: int) -> DataFrame:
-        """Return a row for each scenario that differs: place, scenario_id, missing, surplus, sample.
+    def _judged(self, families: Sequence[FamilyTrials], tasks: int) -> DataFrame:
+        """Return a row for each family: place, scenarios, and the differing scenarios as structs.
 
         Args:
             tasks: the number of tasks for each family; ``place`` is the index into ``families``.
         """
         # Trials are partitioned here, where they are few rows, so that later steps need no shuffle.
         partitioned = [
-            each.trials.coalesce(1) if tasks == 1 else each.trials.repartition(tasks, SCENARIO)
+            table.coalesce(1) if tasks == 1 else table.repartition(tasks, SCENARIO)
             for each in families
+            for table in (each.inputs, each.outputs)
         ]
         with _views(self.session, partitioned) as views:
             queries = [
-                _query(place, each.family, tasks, view)
-                for place, (each, view) in enumerate(zip(families, views, strict=True))
+                _query(place, each.family, tasks, *views[2 * place : 2 * place + 2])
+                for place, each in enumerate(families)
             ]
             try:
                 # One SQL text: a chain of union() calls would be analysed again at each call.
-                return self.session.sql(" UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries))
+                all_queries = " UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries)
+                # Spark sends the plan of all families to every task, so there are no more tasks than cores.
+                return (
+                    self.session.sql(all_queries)
+                    .coalesce(self.session.sparkContext.defaultParallelism)
+                    .groupBy("place")
+                    .agg(
+                        sql.expr("count(*) AS scenarios"),
+                        sql.expr(f"collect_list({_DIFFERING}) AS differing"),
+                    )
+                )
             except SPARK_ERRORS:
-                for each, trials, query in zip(families, partitioned, queries, strict=True):
-                    self._check(each.family, trials, query)
+                for each, query in zip(families, queries, strict=True):
+                    self._check(each, query)
                 raise
 
-    def _check(self, family: Family, trials: DataFrame, query: str) -> None:
+    def _check(self, trials: FamilyTrials, query: str) -> None:
         """Raise FamilyError if the query of one family fails by itself."""
         try:
             self.session.sql(query)
         except SPARK_ERRORS as error:
             # The family's own query, without ours around it, gives a clearer message.
-            records, committed, parameters = (
-                trials.selectExpr(SCENARIO, f"inline({name})") for name in TRIAL_COLUMNS[1:]
+            self.expected(
+                trials.family,
+                trials.inputs.selectExpr(SCENARIO, "inline(input)"),
+                trials.outputs.selectExpr(SCENARIO, "inline(committed)"),
+                trials.inputs.selectExpr(SCENARIO, "inline(parameters)"),
             )
-            self.expected(family, records, committed, parameters)
-            raise FamilyError(f"oracle_sql of family {family.name}: {one_line(error)}") from None
+            raise FamilyError(f"oracle_sql of family {trials.family.name}: {one_line(error)}") from None
 
 
-def _query(place: int, family: Family, tasks: int, trials: str) -> str:
-    """Return the SQL that finds the differing scenarios of a family, over the view of its trials."""
+# Python's verdict of a scenario as a number, because Spark finds the maximum of numbers without sorting.
+_FINISHED, _DIFFERS, _JUDGED, _UNFIT = 1, 2, 4, 8
+_VERDICT_OF_TRIAL: Final = (
+    f"if(finished, {_FINISHED}, 0) + if(rows_differ, {_DIFFERS}, 0)"
+    f" + if(rows_differ IS NULL, 0, {_JUDGED}) + if(size(unfit) > 0, {_UNFIT}, 0)"
+)
+_DIFFERING: Final = f"""
+CASE WHEN verdict & {_JUDGED} > 0 AND (verdict & {_DIFFERS} > 0) <>
+  (surplus > 0 OR (missing > 0 AND verdict & {_FINISHED} > 0) OR verdict & {_UNFIT} > 0)
+THEN struct({SCENARIO}, missing, surplus, sample, verdict & {_DIFFERS} > 0 AS python_differs) END
+"""
+"""The scenario, if the two oracles judge it differently; null, which is not collected, if they agree."""
+
+
+def _query(place: int, family: Family, tasks: int, inputs: str, outputs: str) -> str:
+    """Return the SQL that judges the scenarios of a family, over the views of its trials.
+
+    Its result has a row for each: place, scenario_id, missing, surplus, sample and verdict.
+    """
+    if not family.oracle_sql:
+        return (
+            f"SELECT {place} AS place, {SCENARIO}, 0L AS missing, 0L AS surplus,"
+            " CAST(NULL AS ARRAY<STRUCT<row: STRING, balance: BIGINT>>) AS sample, 0 AS verdict"
+            f" FROM {outputs}"
+        )
     fields = row_schema_of(family).fields
     names = ", ".join(_quoted(field.name) for field in fields)
     cast_fields = ", ".join(f"CAST({_quoted(field.name)} AS {_type_text(field)})" for field in fields)
-    committed = f"SELECT {SCENARIO}, inline(committed) FROM {trials}"
-    declared = f", {DECLARED_VIEW} AS ({committed})" if options_of(family).declares else ""
-    declared += f", {PARAMETERS_VIEW} AS (SELECT {SCENARIO}, inline(parameters) FROM {trials})"
+    of_row = ", ".join(f"row.{_quoted(field.name)}" for field in fields)
+    nulls = ", ".join(f"CAST(NULL AS {_type_text(field)}) AS {_quoted(field.name)}" for field in fields)
+    judged = "WHERE rows_differ IS NOT NULL"
+    declared = f", {PARAMETERS_VIEW} AS (SELECT {SCENARIO}, inline(parameters) FROM {inputs} {judged})"
+    if options_of(family).declares:
+        declared += f", {DECLARED_VIEW} AS (SELECT {SCENARIO}, inline(committed) FROM {outputs} {judged})"
     # Expected and committed rows are in the same task, which Spark does not infer without the hint.
     hint = "/*+ COALESCE(1) */" if tasks == 1 else ""
     # With the columns renamed (AS everything) Spark sees that both sides are partitioned alike, and does not
-    # shuffle. JSON makes the rows of all families fit one table; it is built for the few differing rows only,
-    # and must be asked to keep nulls.
+    # shuffle. The verdict comes as one more row, because a table is read for each use of it. JSON makes the
+    # rows of all families fit one table; it is built for the few differing rows only, and must be asked to
+    # keep nulls.
     return f"""
-WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) FROM {trials}){declared}
+WITH {VIEW} AS (SELECT {SCENARIO}, inline(input) FROM {inputs} {judged}){declared}
 SELECT {place} AS place, {SCENARIO},
        sum(greatest({_BALANCE}, 0)) AS missing, sum(greatest(-{_BALANCE}, 0)) AS surplus,
-       slice(array_sort(collect_list(struct(
+       slice(array_sort(collect_list(CASE WHEN {_BALANCE} <> 0 THEN struct(
          to_json(struct({names}), map('ignoreNullFields', 'false')) AS row, {_BALANCE} AS balance
-       ))), 1, {SAMPLE_ROWS}) AS sample
+       ) END)), 1, {SAMPLE_ROWS}) AS sample,
+       max({_VERDICT}) AS verdict
 FROM (
-  SELECT {SCENARIO}, {names}, sum({_BALANCE}) AS {_BALANCE}
+  SELECT {SCENARIO}, {names}, sum({_BALANCE}) AS {_BALANCE}, max({_VERDICT}) AS {_VERDICT}
   FROM (
     SELECT {hint} * FROM (
-      SELECT {SCENARIO}, {names}, -1 AS {_BALANCE} FROM ({committed})
+      SELECT {SCENARIO}, inline(concat(
+        transform(
+          if(rows_differ IS NULL, slice(committed, 1, 0), committed),
+          row -> struct({of_row}, -1 AS {_BALANCE}, 0 AS {_VERDICT})
+        ),
+        array(struct({nulls}, 0 AS {_BALANCE}, {_VERDICT_OF_TRIAL} AS {_VERDICT}))
+      )) FROM {outputs}
       UNION ALL
-      SELECT CAST({SCENARIO} AS BIGINT), {cast_fields}, 1 FROM (
+      SELECT CAST({SCENARIO} AS BIGINT), {cast_fields}, 1, 0 FROM (
 {_query_text(family)}
       )
-    ) AS everything({SCENARIO}, {names}, {_BALANCE})
+    ) AS everything({SCENARIO}, {names}, {_BALANCE}, {_VERDICT})
   ) AS counted
   GROUP BY {SCENARIO}, {names}
-  HAVING sum(counted.{_BALANCE}) <> 0
+  HAVING sum(counted.{_BALANCE}) <> 0 OR max(counted.{_VERDICT}) <> 0
 )
 GROUP BY {SCENARIO}
 """
@@ -313,7 +387,14 @@ def _configured(session: SparkSession, settings: Mapping[str, str]) -> Iterator[
 
 def _difference(family: Family, found: SparkRow) -> Difference:
     sample = tuple((tuple(json.loads(each["row"]).values()), each["balance"]) for each in found["sample"])
-    return Difference(family.name, found[SCENARIO], found["missing"], found["surplus"], sample)
+    return Difference(
+        family.name,
+        found[SCENARIO],
+        found["missing"],
+        found["surplus"],
+        sample,
+        found["python_differs"],
+    )
 
 
 def arrow_schemas_of(family: Family) -> tuple[pa.Schema, pa.Schema]:

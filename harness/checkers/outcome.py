@@ -12,7 +12,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
@@ -176,10 +175,15 @@ def from_line(line: bytes, path: str = "outcome", number: int = 1) -> Outcome:
         raise OutcomeError(f"{path}:{number}: not an outcome of this onceproof: {error}") from None
 
 
-def combined_hash(hashes: Iterable[tuple[str, int | None, str]]) -> str:
-    """Return one hash over (family, seed, trace hash) of all scenarios, independent of their order."""
-    lines = sorted(f"{family} {seed} {trace_hash}\n" for family, seed, trace_hash in hashes)
-    return blake2b("".join(lines).encode(), digest_size=16).hexdigest()
+def trace_number(outcome: Outcome) -> int:
+    """Return the number of a scenario's trace, to be added to those of the other scenarios of a run."""
+    text = f"{outcome.family} {outcome.seed} {outcome.trace_hash}"
+    return int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "big")
+
+
+def hash_text(traces: int) -> str:
+    """Return the hash of all scenarios of a run, from the sum of their numbers."""
+    return f"{traces % (1 << 128):032x}"
 
 
 def _as_json(witness: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ _MENDABLE: Final = frozenset(
         ("onceproof.harness.model.mutants.registry", "MutantError"),
         ("onceproof.harness.trials.output_files", "OutputUnwritable"),
         ("onceproof.harness.trials.hunt_state", "HuntError"),
-        ("onceproof.harness.campaign.trial_store", "TrialsLost"),
+        ("onceproof.harness.campaign.trial_files", "TrialsLost"),
         ("onceproof.harness.model.system", "UnknownSystem"),
         ("onceproof.harness.services.service", "ServiceError"),
         ("onceproof.reports.model", "ReportUnreadable"),

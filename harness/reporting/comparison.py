@@ -93,10 +93,10 @@ def _row(verdicts: FamilyResult, result: RunResult, several: bool) -> SystemResu
         known=verdicts.known,
         kills=family.kills,
         not_applicable=family.not_applicable,
-        recoveries=len(seconds),
-        recovery_seconds=round(median(seconds), 3) if seconds else None,
+        recoveries=seconds.total(),
+        recovery_seconds=round(median(seconds.elements()), 3) if seconds else None,
         worst_recovery_seconds=max(seconds) if seconds else None,
-        records_replayed=float(median(replayed)) if replayed and sees_checkpoints else None,
+        records_replayed=float(median(replayed.elements())) if replayed and sees_checkpoints else None,
         scenario_milliseconds=round(family.milliseconds / family.scenarios, 3),
         waiting_share=None if (share := waiting_share(family)) is None else round(share, 3),
     )

@@ -18,7 +18,6 @@ import platform
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -116,8 +115,6 @@ RECOVERY_STEPS: Final = "steps without a running job"
 MOST_WITNESSES: Final = 5
 LEAST_WATCHED: Final = 20
 """In fewer scenarios it says nothing that something never happened."""
-MOST_SEEDS: Final = 5
-"""How many scenarios of a family the page lists."""
 
 
 def build_report(
@@ -442,7 +439,7 @@ def family_result(name: str, result: RunResult, known: Sequence[KnownSignature])
         known=sum(group.count for group in listed),
         seconds=round(family.milliseconds / 1000, 3),
         **_notes_of(family, is_built_in(result.family(name))),
-        seeds=tuple(first_seeds(tally, name)),
+        seeds=tuple([seed for _, seed in family.seeds]),
         hit=family.happened[KILL] if isinstance(result.family(name), ProgramFamily) else None,
         replay=replay_command(Path("SEED"), result.asked_for(name), result.system.name),
     )
@@ -461,12 +458,6 @@ def _notes_of(family: FamilyTally, is_ours: bool) -> dict[str, Any]:
             if scenarios >= LEAST_WATCHED and not family.happened[name]
         },
     }
-
-
-def first_seeds(tally: Tally, family: str) -> Iterator[int]:
-    """Yield the seeds of the first scenarios of a family."""
-    seeds = (seed for name, seed, _ in tally.hashes if name == family and seed is not None)
-    return islice(seeds, MOST_SEEDS)
 
 
 def _known_failure(entry: KnownSignature, tally: Tally) -> KnownFailure:

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from onceproof.harness.campaign.executor import FamilySource, load
-from onceproof.harness.campaign.jobs import run_job
+from onceproof.harness.campaign.jobs import RunningJob
 from onceproof.harness.checkers.outcome import from_line, to_line
 from onceproof.harness.model.scenario import from_json, to_json
 from onceproof.harness.sensitivity.experiment import DesignedTrial, Experiment
@@ -92,7 +92,8 @@ def run_experiment(
     cores = session.sparkContext.defaultParallelism
     tasks = max(cores * LEAST_TASKS_PER_CORE, experiment.scenarios // SCENARIOS_PER_TASK)
     job = DesignedJob(simulation, min(tasks, experiment.scenarios))
-    table = run_job(session, job, progress).sort_by("number")
+    running = RunningJob(session, job)
+    table = running.result(lambda: progress(running.finished_part)).sort_by("number")
     columns = (table.column(name).to_pylist() for name in TRIALS.names)
     return [
         DesignedTrial(number, from_json(scenario), from_line(line), steps)

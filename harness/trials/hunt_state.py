@@ -11,7 +11,6 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,7 +208,7 @@ def tally_of(state: HuntState) -> Tally:
     for finding in state.findings:
         signature = finding.first.signature
         assert signature is not None, "a state without signatures is refused"
-        group = Group(finding.first, signature, finding.count, Counter(finding.broken))
+        group = Group(finding.first, signature, count=finding.count, broken=Counter(finding.broken))
         tally.groups[finding.first.family, signature] = group
     return tally
 
@@ -227,7 +226,6 @@ def _family_tally(state: FamilyState) -> FamilyTally:
         timers_at_end=state.timers_at_end,
         kills=state.kills,
         not_applicable=state.not_applicable,
-        replayed=array("q"),
         situations=Counter(state.in_situation),
         notes=Counter(state.notes),
         watched=Counter(state.watched),

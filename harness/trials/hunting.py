@@ -154,13 +154,13 @@ class Hunt:
                 yield NewFailure(key, outcome, scenario)
 
     def _add(self, outcome: Outcome) -> None:
-        """Count an outcome in the tally, without what grows with the number of outcomes."""
+        """Count an outcome in the tally, without what the state of a stopped hunt does not keep."""
         tally = self.tally
         tally.add(outcome)
-        tally.hashes.clear()
+        tally.traces = 0
         tally.examples.clear()
-        for numbers in (tally.replayed, tally.recovery_steps, tally.families[outcome.family].replayed):
-            del numbers[:]
+        for counts in (tally.replayed, tally.recovery_steps, tally.families[outcome.family].replayed):
+            counts.clear()
 
     def _note_exhaustion(self, hunted: _HuntedFamily, is_new: bool) -> None:
         met, name = hunted.met, hunted.family.name

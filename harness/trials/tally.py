@@ -2,7 +2,10 @@
 
 The rules this module lives by:
 
-- Adding an outcome takes a few microseconds, because a run has tens of thousands of scenarios a minute.
+- Adding an outcome takes a few microseconds, as a run has tens of thousands of scenarios a minute.
+- A tally does not grow with the number of its outcomes: it holds counts, and bounded lists of examples.
+- Executors fill tallies of their own, each in the order of the run. Merged in any order, they are the
+  tally of all outcomes.
 - Two failures are the same if family and signature are equal. The first one is kept, in the order of the run,
   not in the order of time.
 - The example with which a report explains its diagram is chosen by content and seed, so equal runs show the
@@ -11,19 +14,22 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from array import array
 from bisect import insort
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeAlias
 
 from onceproof.harness.checkers import CONTINUATIONS, Signature
 from onceproof.harness.checkers.coverage import mode_point
-from onceproof.harness.checkers.outcome import Outcome, combined_hash
+from onceproof.harness.checkers.outcome import Outcome, hash_text, trace_number
 from onceproof.harness.model.seeds import is_checked_twice, is_continued, is_replayed
 
 MOST_EXAMPLES: Final = 60
 """How many candidates are kept; the report replays them to choose one."""
+
+MOST_SEEDS: Final = 5
+"""How many seeds of a family are kept, for the report."""
 
 EXAMPLE_RECORDS: Final = range(6, 31)
 """The number of records of an example: fewer show too little, more fill the page."""
@@ -41,6 +47,8 @@ class Group:
 
     first: Outcome
     signature: Signature
+    number: int = 0
+    """The place of the first one in the order of the run."""
     count: int = 0
     broken: Counter[str] = field(default_factory=Counter)
     """By property, how many of them broke it."""
@@ -80,8 +88,8 @@ class FamilyTally:
     kills_at_least_once: int = 0
     not_applicable: int = 0
     """How many planned faults the system cannot inject."""
-    replayed: array[int] = field(default_factory=lambda: array("q"))
-    """The records read again, for each scenario with more than one attempt."""
+    replayed: Counter[int] = field(default_factory=Counter)
+    """By number of records read again, how many scenarios with more than one attempt."""
     situations: Counter[str] = field(default_factory=Counter)
     """By situation, how many scenarios were in it."""
     notes: Counter[str] = field(default_factory=Counter)
@@ -90,8 +98,10 @@ class FamilyTally:
     """By what might have happened in a scenario, in how many of them."""
     happened: Counter[str] = field(default_factory=Counter)
     """By what might have happened in a scenario, in how many of them it did."""
-    recovery_seconds: array[float] = field(default_factory=lambda: array("d"))
-    """From each kill to the first new rows after it; empty for a system that does not run in real time."""
+    recovery_seconds: Counter[float] = field(default_factory=Counter)
+    """By time from a kill to the first new rows after it; empty for systems that do not run in real time."""
+    seeds: list[tuple[int, int]] = field(default_factory=list)
+    """The first MOST_SEEDS of its scenarios: their numbers in the run, and their seeds."""
 
     @property
     def timers_only_at_end(self) -> int:
@@ -117,24 +127,33 @@ class Tally:
     """How often each protocol point was passed."""
     kills: int = 0
     rescales: int = 0
-    replayed: array[int] = field(default_factory=lambda: array("q"))
-    """The records read again, for each scenario with more than one attempt."""
-    recovery_steps: array[int] = field(default_factory=lambda: array("q"))
-    """The steps of recovery, for each scenario with more than one attempt."""
+    replayed: Counter[int] = field(default_factory=Counter)
+    """By number of records read again, how many scenarios with more than one attempt."""
+    recovery_steps: Counter[int] = field(default_factory=Counter)
+    """By number of steps of recovery, how many scenarios with more than one attempt."""
     examples: list[ExampleKey] = field(default_factory=list)
     """The candidates for the report's example, the best first."""
-    hashes: list[tuple[str, int | None, str]] = field(default_factory=list)
+    traces: int = 0
+    """The sum over the traces of all scenarios, from which their hash is made."""
 
     @property
     def seconds_of_scenarios(self) -> float:
         """The run time of all scenarios, summed over the workers."""
         return sum(family.milliseconds for family in self.families.values()) / 1000
 
-    def add(self, outcome: Outcome) -> None:
-        """Count one outcome."""
+    def add(self, outcome: Outcome, number: int | None = None) -> None:
+        """Count one outcome.
+
+        Args:
+            number: its place in the order of the run; None: behind all that were added.
+        """
         family = self.families.get(outcome.family)
         if family is None:
             family = self.families[outcome.family] = FamilyTally()
+        if number is None:
+            number = self.scenarios
+        if len(family.seeds) < MOST_SEEDS and outcome.seed is not None:
+            family.seeds.append((number, outcome.seed))
         self.scenarios += 1
         family.scenarios += 1
         family.milliseconds += outcome.milliseconds
@@ -171,18 +190,19 @@ class Tally:
         family.not_applicable += not_applicable
         for name in outcome.situations:
             family.situations[name] = family.situations.get(name, 0) + 1
-        family.recovery_seconds.extend(outcome.recovery_seconds)
-        self.hashes.append((outcome.family, outcome.seed, outcome.trace_hash))
+        for seconds in outcome.recovery_seconds:
+            family.recovery_seconds[seconds] += 1
+        self.traces += trace_number(outcome)
         if outcome.attempts > 1:
-            self.replayed.append(outcome.records_replayed)
-            family.replayed.append(outcome.records_replayed)
-            self.recovery_steps.append(outcome.recovery_steps)
+            self.replayed[outcome.records_replayed] += 1
+            family.replayed[outcome.records_replayed] += 1
+            self.recovery_steps[outcome.recovery_steps] += 1
         if outcome.passed:
             self._consider_as_example(outcome)
         else:
-            self._add_failure(family, outcome)
+            self._add_failure(family, outcome, number)
 
-    def _add_failure(self, family: FamilyTally, outcome: Outcome) -> None:
+    def _add_failure(self, family: FamilyTally, outcome: Outcome, number: int) -> None:
         self.failed += 1
         family.failed += 1
         broken = {violation[0] for violation in outcome.violations}
@@ -191,7 +211,7 @@ class Tally:
         key = (outcome.family, outcome.signature)
         group = self.groups.get(key)
         if group is None:
-            group = self.groups[key] = Group(outcome, outcome.signature)
+            group = self.groups[key] = Group(outcome, outcome.signature, number)
         group.count += 1
         group.broken.update(broken)
 
@@ -213,6 +233,21 @@ class Tally:
         examples = self.examples
         insort(examples, (outcome.steps, outcome.family, outcome.seed))
         del examples[MOST_EXAMPLES:]
+
+    def merge(self, other: Tally) -> None:
+        """Add the outcomes of another tally."""
+        _add_fields(self, other, _SUMS_OF_A_RUN)
+        for name, family in other.families.items():
+            own = self.families.setdefault(name, FamilyTally())
+            _add_fields(own, family, _SUMS_OF_A_FAMILY)
+            own.seeds = sorted(own.seeds + family.seeds)[:MOST_SEEDS]
+        for key, group in other.groups.items():
+            mine = self.groups.setdefault(key, Group(group.first, group.signature, group.number))
+            if group.number < mine.number:
+                mine.first, mine.number = group.first, group.number
+            mine.count += group.count
+            mine.broken.update(group.broken)
+        self.examples = sorted(self.examples + other.examples)[:MOST_EXAMPLES]
 
     def situations(self) -> Counter[str]:
         """Return by situation how many scenarios were in it."""
@@ -240,7 +275,7 @@ class Tally:
 
     def trace_hash(self) -> str:
         """Return one hash over the traces of all scenarios, independent of their order."""
-        return combined_hash(self.hashes)
+        return hash_text(self.traces)
 
 
 def waiting_share(*families: FamilyTally) -> float | None:
@@ -254,7 +289,23 @@ def _passed_before_continuations(outcome: Outcome) -> bool:
     return outcome.passed or outcome.violations[0][0] in CONTINUATIONS
 
 
-def _add_counts(total: Counter[str], counts: dict[str, int]) -> None:
+def _add_counts(total: dict[Any, Any], counts: Mapping[Any, Any]) -> None:
     # Counter.update takes three times as long for mappings of this size.
     for name, count in counts.items():
         total[name] = total.get(name, 0) + count
+
+
+# What is merged by adding: numbers, and counts by name.
+_SUMS_OF_A_FAMILY: Final = tuple([each.name for each in fields(FamilyTally) if each.name != "seeds"])
+_SUMS_OF_A_RUN: Final = tuple(
+    [each.name for each in fields(Tally) if each.name not in ("families", "groups", "examples")]
+)
+
+
+def _add_fields(total: Any, more: Any, names: Sequence[str]) -> None:
+    for name in names:
+        own, others = getattr(total, name), getattr(more, name)
+        if isinstance(own, dict):
+            _add_counts(own, others)
+        elif others is not None:
+            setattr(total, name, (own or 0) + others)

@@ -6,8 +6,8 @@ The rules this module lives by:
   same work. They take turns, and the best time of each counts, for other work on the machine only adds.
 - A campaign's time includes its work beyond the pool: Parquet, both oracles, the outcomes. The start of Spark
   is a separate figure, because a night has one however long it is.
-- The oracle is timed on 10,000 trials of the last campaign, warm, as one job over all families. What it finds
-  is held against what Python said of the same trials, as in the campaign itself: the two must agree.
+- The oracle is timed on the first 10,000 trials of the last campaign, warm, as one job over all families that
+  also compares its verdicts with Python's, as in the campaign itself: the two must agree.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ import time
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
 from onceproof.engine.runtime.spark_session import spark_session
+from onceproof.harness.campaign.answers import answers_in
 from onceproof.harness.campaign.campaign_plan import CampaignPlan
-from onceproof.harness.campaign.executor import digest_of
+from onceproof.harness.campaign.executor import Survey
 from onceproof.harness.campaign.file_stores import store_of
-from onceproof.harness.campaign.judge import JUDGED_BY_PYTHON, Trials, disagreements, table_in
+from onceproof.harness.campaign.judge import Judgement
 from onceproof.harness.campaign.pipeline import TRIALS, run_campaign
-from onceproof.harness.campaign.trial_store import WrittenFile
 from onceproof.harness.campaign.trial_tables import TrialTables
-from onceproof.harness.checkers.oracle_spark import SCENARIO, SparkOracle, arrow_schemas_of
+from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.reporting.report_builder import machine_text
 from onceproof.harness.trials.run_plan import RunPlan
@@ -63,7 +66,7 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:
                 raise NotTheSame("pool and Spark gave different verdicts on the same scenarios")
             pool_seconds.append(plain.seconds)
             spark_seconds.append(campaign.run.seconds)
-            judging_seconds += [_judge(SparkOracle(session), spark_out) for _ in range(ORACLE_ROUNDS)]
+            judging_seconds += [_judge(session, spark_out) for _ in range(ORACLE_ROUNDS)]
     spark, pool = min(spark_seconds), min(pool_seconds)
     return Measurement(
         name="campaign",
@@ -80,27 +83,22 @@ def measure(scenarios: int = SCENARIOS, rounds: int = ROUNDS) -> Measurement:
     )
 
 
-def _judge(oracle: SparkOracle, out: Path) -> float:
-    """Return how long the oracle takes over the first trials of a campaign."""
-    folders = {name: out / TRIALS / f"{place}-{name}" for place, name in enumerate(FAMILIES)}
-    # It imports pandas, which nothing else here needs.
-    from pyarrow import dataset
-
-    chosen = dataset.field(SCENARIO) < ORACLE_SCENARIOS
-    verdicts = {
-        name: dataset.dataset(folder, format="parquet").to_table(list(JUDGED_BY_PYTHON), filter=chosen)
-        for name, folder in folders.items()
-    }
-    begun = time.perf_counter()
-    trials = []
-    for name, folder in folders.items():
-        family = load_family(name)
+def _judge(session: SparkSession, out: Path) -> float:
+    """Return how long Spark SQL takes over the first trials of a campaign."""
+    families = []
+    for place, name in enumerate(FAMILIES):
+        family, folder = load_family(name), store_of(out / TRIALS / f"{place}-{name}")
         tables = TrialTables(name, *arrow_schemas_of(family))
-        written = [
-            WrittenFile(path.name, 0, digest_of(path.read_bytes())) for path in sorted(folder.iterdir())
+        survey = Survey(place, len(FAMILIES), folder, sorted(folder.names()))
+        files = [
+            answer.written
+            for batch in survey.run()
+            for answer in answers_in(pa.Table.from_batches([batch]))
+            if answer.written and answer.turns[0].start < ORACLE_SCENARIOS / len(FAMILIES)
         ]
-        table = table_in(oracle.session, tables, store_of(folder), written)
-        trials.append(Trials(family, table.where(f"{SCENARIO} < {ORACLE_SCENARIOS}"), verdicts[name]))
-    if found := disagreements(oracle.session, trials):
-        raise NotTheSame(f"the two oracles disagree: {found[0]}")
+        families.append((family, tables, folder, files))
+    begun = time.perf_counter()
+    for found in Judgement(families).run(session):
+        if found.disagreements:
+            raise NotTheSame(f"the two oracles disagree: {found.disagreements[0]}")
     return time.perf_counter() - begun

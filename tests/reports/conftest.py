@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import runpy
+from collections import Counter
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -147,8 +148,8 @@ def make_costs():
     replayed = [int(-18 * math.log(1 - random.random())) for _ in range(4000)]
     steps = [int(20 + 60 * (random.random() + random.random() + random.random())) for _ in range(4000)]
     return (
-        distribution("Records read again after a failure", "records", replayed),
-        distribution("Steps from a failure to the next completed checkpoint", "steps", steps),
+        distribution("Records read again after a failure", "records", Counter(replayed)),
+        distribution("Steps from a failure to the next completed checkpoint", "steps", Counter(steps)),
     )
 
 

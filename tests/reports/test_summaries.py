@@ -68,7 +68,7 @@ def test_row_differences_account_for_all_rows(expected, actual):
 
 @given(st.lists(st.integers(0, 100_000), min_size=1, max_size=200))
 def test_each_value_lies_in_exactly_one_bin(values):
-    made = distribution("steps", "steps", values)
+    made = distribution("steps", "steps", Counter(values))
     assert sum(one.count for one in made.bins) == made.count == len(values)
     assert made.bins[0].low <= made.minimum
     assert made.maximum <= made.bins[-1].high
@@ -78,8 +78,8 @@ def test_each_value_lies_in_exactly_one_bin(values):
 
 
 def test_distribution_of_one_value_and_of_no_values():
-    made = distribution("steps", "steps", [7, 7, 7])
+    made = distribution("steps", "steps", {7: 3})
     assert (made.minimum, made.median, made.maximum) == (7, 7, 7)
     assert [one.count for one in made.bins] == [3]
-    assert distribution("steps", "steps", []) is None
-    assert distribution("seconds", "s", [0.25]).bins[0].count == 1
+    assert distribution("steps", "steps", {}) is None
+    assert distribution("seconds", "s", {0.25: 1}).bins[0].count == 1

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onceproof.harness.campaign.pace import (
-    JUDGED_AT_ONCE,
+    JUDGED_AFTER_SECONDS,
     LARGEST_WAVE,
     LONGEST_WAVE_SECONDS,
-    MOST_TASKS,
     Pace,
     by_turns,
 )
@@ -44,7 +43,7 @@ class Machine:
         self.now += seconds
         self.judged.append(self._unjudged)
         self._unjudged = 0
-        pace.record_judgement(seconds)
+        pace.record_judgement(pace.begin_judgement(), seconds)
 
     def campaign(self, pace: Pace, least: int = 0) -> int:
         first = 0
@@ -116,7 +115,7 @@ def test_a_machine_under_load_gets_the_time_that_the_least_takes_up_to_the_limit
 
 def test_families_have_as_many_scenarios_wherever_a_wave_is_cut_off() -> None:
     unfinished = [list(range(100)) for _ in range(88)]
-    turns = list(by_turns(unfinished, 25))
+    turns = list(by_turns(unfinished, [25] * 88))
     for cut in range(len(turns)):
         had = [0] * 88
         for place, part in turns[:cut]:
@@ -124,15 +123,15 @@ def test_families_have_as_many_scenarios_wherever_a_wave_is_cut_off() -> None:
         assert max(had) - min(had) <= 25
     assert [number for place, part in turns for number in part if place == 3] == list(range(100))
     # Of a resumed campaign a part is there.
-    assert list(by_turns([[4, 5, 6], [], [7]], 2)) == [(0, [4, 5]), (2, [7]), (0, [6])]
+    assert list(by_turns([[4, 5, 6], [], [7]], [2, 2, 2])) == [(0, [4, 5]), (2, [7]), (0, [6])]
 
 
-def test_a_campaign_is_judged_at_its_end_and_a_huge_one_in_between() -> None:
-    small, huge = Machine(5.0, 600, 1.0), Machine(5.0, 600, 1.0)
-    small.campaign(Pace(2, JUDGED_AT_ONCE - 1, None))
-    huge.campaign(Pace(2, 20 * JUDGED_AT_ONCE, None))
-    assert small.judged == [JUDGED_AT_ONCE - 1]
-    assert max(huge.judged) < JUDGED_AT_ONCE + LARGEST_WAVE
+def test_a_campaign_is_judged_at_its_end_and_a_long_one_in_between() -> None:
+    short, long = Machine(5.0, 600, 1.0), Machine(5.0, 600, 1.0)
+    short.campaign(Pace(2, 300_000, None))
+    long.campaign(Pace(2, 6_000_000, None))
+    assert short.judged == [300_000]
+    assert max(long.judged) < 600 * (JUDGED_AFTER_SECONDS + 2 * LONGEST_WAVE_SECONDS)
 
 
 def test_every_family_is_in_the_first_wave_even_if_it_starts_late() -> None:
@@ -146,9 +145,10 @@ def test_a_first_wave_runs_even_if_spark_took_all_the_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scenarios", "waves"), [(0, []), (1, [1]), (20_000, [20_000]), (50_000, [16_667, 16_667, 16_666])]
+    ("scenarios", "waves"),
+    [(0, []), (1, [1]), (200, [200]), (10_000, [200, 9_800]), (30_200, [200, 15_000, 15_000])],
 )
-def test_a_campaign_with_a_number_of_scenarios_has_few_and_equal_waves(
+def test_a_campaign_measures_its_speed_and_then_has_few_and_equal_waves(
     scenarios: int, waves: list[int]
 ) -> None:
     machine = Machine(5.0, 600, 1.0)
@@ -167,14 +167,23 @@ def test_no_wave_exceeds_its_time_limit() -> None:
     assert max(machine.waves) <= min(LONGEST_WAVE_SECONDS * 600, LARGEST_WAVE)
 
 
-def test_every_core_has_several_tasks_and_no_wave_has_too_many() -> None:
+def test_every_core_has_several_tasks_which_are_longer_in_long_waves() -> None:
     pace = Pace(4, None, None)
     # Two scenarios of each family follow each other, in five tasks.
-    assert pace.turns_of(30, 3) == 2
-    assert pace.turns_of(20_000, 4) == 200
+    assert pace.turns_of(30, [0.0] * 3) == [2] * 3
+    assert pace.turns_of(20_000, [0.0] * 4) == [200] * 4
     pace.record_wave(500, 1.0)
-    assert pace.turns_of(20_000, 4) == 100
-    assert pace.turns_of(10**7, 4) == 10**7 // 4 // MOST_TASKS
+    # A wave of 30 seconds has tasks of 7.5 seconds.
+    assert pace.turns_of(15_000, [0.008] * 4) == [938] * 4
+
+
+def test_a_dear_family_has_more_tasks_so_that_none_of_them_takes_long() -> None:
+    pace = Pace(2, None, None)
+    pace.record_wave(56, 1.0)
+    costs = [0.008, 0.02, 0.079] * 4
+    turns = pace.turns_of(56 * 30, costs)
+    assert turns == [140, 140, 70] * 4
+    assert max(turn * cost for turn, cost in zip(turns, costs, strict=True)) < 30.0 / 4
 
 
 @pytest.mark.parametrize("speed", [1.0, 30.0, 600.0, 5_000.0])
@@ -182,14 +191,13 @@ def test_a_wave_that_may_be_cut_off_gives_each_family_several_turns(speed: float
     pace = Pace(2, None, 60.0, 88)
     pace.record_wave(1_000, 1_000 / speed)
     for each in (1, 3, 40, 200):
-        turns = pace.turns_of(each * 88, 88)
+        [turns] = set(pace.turns_of(each * 88, [0.0] * 88))
         assert turns <= max(1 if speed < 5 else 4, each / 3)
 
 
 def test_a_resumed_campaign_measures_its_speed_in_a_small_wave_of_its_own() -> None:
     pace = Pace(2, None, 60.0)
-    pace.record_found(JUDGED_AT_ONCE)
-    assert pace.is_judging_due
+    pace.record_found(50_000)
     # Nothing is known of the speed, although the first scenarios are there.
-    waves = [pace.next_wave(first, 5.0) for first in (JUDGED_AT_ONCE, 0)]
+    waves = [pace.next_wave(first, 5.0) for first in (50_000, 0)]
     assert [wave and wave.scenarios for wave in waves] == [200, 200]

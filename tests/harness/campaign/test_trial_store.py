@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from onceproof.harness.campaign.executor import FamilySource, Simulation, digest_of
-from onceproof.harness.campaign.trial_store import (
-    Manifest,
-    TrialsLost,
-    TrialStore,
-    WrittenFile,
-    manifest_of,
-    verified_table,
-)
+from onceproof.harness.campaign.answers import Answer, answers_in
+from onceproof.harness.campaign.executor import FamilySource, Recall, Simulation, Survey
+from onceproof.harness.campaign.ledger import Ledger
+from onceproof.harness.campaign.scenario_worker import stop_scenario_process
+from onceproof.harness.campaign.trial_files import TrialsLost, WrittenFile, digest_of, verified_table
+from onceproof.harness.campaign.trial_store import Manifest, TrialStore, manifest_of
 from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.step_limits import Budget
@@ -31,6 +29,13 @@ RECORD = pa.schema(
 TABLES = TrialTables("word_count", RECORD, pa.schema([("word", pa.string()), ("count", pa.int64())]))
 
 
+@pytest.fixture(autouse=True)
+def scenario_process() -> Iterator[None]:
+    """End the process that simulations of this process have started."""
+    yield
+    stop_scenario_process()
+
+
 def manifest(seed: int = 7, scenarios: int | None = 20) -> Manifest:
     return manifest_of([FAMILY], [SOURCE], seed, scenarios)
 
@@ -39,8 +44,12 @@ def store_at(folder: Path, **options: int) -> TrialStore:
     return TrialStore(str(folder), manifest(**options))
 
 
-def simulate(store: TrialStore, turns: range) -> list[WrittenFile]:
-    """Run scenarios as a task does; return the files that it acknowledges."""
+def answers_of(task: Simulation | Recall | Survey) -> list[Answer]:
+    return [answer for batch in task.run() for answer in answers_in(pa.Table.from_batches([batch]))]
+
+
+def simulate(store: TrialStore, turns: range) -> Answer:
+    """Run scenarios as a task does; return its answer."""
     simulation = Simulation(
         source=SOURCE,
         tables=TABLES,
@@ -51,8 +60,19 @@ def simulate(store: TrialStore, turns: range) -> list[WrittenFile]:
         store=store.folder(0),
         budget=Budget(),
     )
-    rows = [row for batch in simulation.run() for row in batch.column("written").to_pylist()]
-    return [WrittenFile(**row) for row in rows if row]
+    [answer] = answers_of(simulation)
+    return answer
+
+
+def ledger_of(store: TrialStore) -> Ledger:
+    """Return the ledger of a campaign that resumes from a store."""
+    ledger = Ledger(0, 1, FAMILY, TABLES, SOURCE, store.folder(0))
+    ledger.find(answers_of(Survey(0, 1, store.folder(0), store.part_names(0))))
+    return ledger
+
+
+def found(store: TrialStore) -> list[WrittenFile]:
+    return [file.written for file in ledger_of(store).found if file.written is not None]
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +92,7 @@ def unfinished(simulated: Path, tmp_path: Path) -> Path:
 
 
 def numbers(store: TrialStore) -> list[int]:
-    files = store.finished(0)
-    return sorted(number for file in files for number in file.verdicts["scenario_id"].to_pylist())
+    return sorted(turn for file in ledger_of(store).found for turns in file.turns for turn in turns)
 
 
 def test_the_same_campaign_resumes_from_what_is_written(unfinished: Path) -> None:
@@ -81,26 +100,27 @@ def test_the_same_campaign_resumes_from_what_is_written(unfinished: Path) -> Non
     assert store.resumes()
     store.begin(resumes=True)
     assert numbers(store) == [0, 1, 5, 6, 7]
-    for file in store.finished(0):
-        data = (unfinished / "0-word_count" / file.written.name).read_bytes()
-        assert file.written.digest == digest_of(data)
+    for file in found(store):
+        assert file.digest == digest_of((unfinished / "0-word_count" / file.name).read_bytes())
 
 
-def test_verdicts_read_back_from_a_file_are_those_of_its_task(tmp_path: Path) -> None:
+def test_an_answer_recalled_from_a_file_is_that_of_its_task(tmp_path: Path) -> None:
     store = store_at(tmp_path)
-    simulation = Simulation(
-        source=SOURCE,
-        tables=TABLES,
-        run_seed=7,
-        families=1,
-        place=0,
-        turns=[range(9)],
-        store=store.folder(0),
-        budget=Budget(),
-    )
-    answers = pa.Table.from_batches(list(simulation.run()))
-    [file] = store.finished(0)
-    assert file.verdicts.equals(answers.drop_columns(["written"]))
+    answer = simulate(store, range(9))
+    [recall] = ledger_of(store).recalls(range(20))
+    [recalled] = answers_of(recall)
+    assert (recalled.turns, recalled.lines) == (answer.turns, answer.lines)
+    assert recalled.tally == answer.tally
+
+
+def test_a_wave_recalls_what_it_wants_of_a_file_and_runs_the_rest(unfinished: Path) -> None:
+    ledger = ledger_of(store_at(unfinished))
+    assert ledger.unfinished(range(1, 7)) == [2, 3, 4]
+    answers = [answer for recall in ledger.recalls(range(1, 7)) for answer in answers_of(recall)]
+    assert [answer.turns for answer in answers] == [(range(1, 2),), (range(5, 7),)]
+    # A file whose last scenario is wanted by a later wave is judged after that one.
+    assert (ledger.end_found(7), ledger.outcomes, len(ledger.found)) == (2, 2, 1)
+    assert (ledger.end_found(8), ledger.outcomes, len(ledger.found)) == (3, 5, 0)
 
 
 def test_a_damaged_file_is_ignored_and_so_is_a_scenario_that_is_there_twice(unfinished: Path) -> None:
@@ -165,8 +185,7 @@ def test_the_refusal_of_a_family_that_has_changed_names_its_file(
 
 
 def test_a_campaign_that_has_ended_is_replaced(unfinished: Path) -> None:
-    written = [file.written for file in store_at(unfinished).finished(0)]
-    store_at(unfinished).finish([written])
+    store_at(unfinished).finish([[file.name for file in found(store_at(unfinished))]])
     for again in (store_at(unfinished), store_at(unfinished, seed=8)):
         assert not again.resumes()
     again.begin(resumes=False)
@@ -182,11 +201,11 @@ def test_a_campaign_that_must_begin_anew_replaces_an_unfinished_one(unfinished: 
 
 def test_files_of_attempts_that_lost_are_deleted_at_the_end(unfinished: Path) -> None:
     store = store_at(unfinished)
-    kept = store.finished(0)[0].written
+    kept = found(store)[0].name
     stranger = unfinished / "0-word_count" / "notes.txt"
     stranger.write_text("mine")
     store.finish([[kept]])
-    assert sorted(path.name for path in stranger.parent.iterdir()) == ["notes.txt", kept.name]
+    assert sorted(path.name for path in stranger.parent.iterdir()) == ["notes.txt", kept]
 
 
 def test_a_place_with_files_of_a_user_is_refused_and_stays(tmp_path: Path) -> None:
@@ -235,7 +254,7 @@ def test_an_address_is_no_folder_of_results(tmp_path: Path, monkeypatch: pytest.
 
 def test_what_is_judged_must_be_the_file_that_was_acknowledged(unfinished: Path) -> None:
     store = store_at(unfinished)
-    first, second = (file.written for file in store.finished(0))
+    first, second = found(store)
     folder = store.folder(0)
     assert verified_table(folder, first, ["scenario_id"]).num_rows == 2
     path = unfinished / "0-word_count" / first.name

@@ -161,13 +161,17 @@ def evidence_of(
         for number, records, rows in cases
     ]
     batch = tables.batch(trials)
-    return FamilyTrials.of(family, spark.createDataFrame(pa.Table.from_batches([batch])))
+    return FamilyTrials.of(family, spark.createDataFrame(pa.Table.from_batches([batch])), len(trials))
 
 
 def differences(spark: SparkSession, *all_evidence: FamilyTrials) -> list[Difference]:
     from onceproof.harness.checkers.oracle_spark import SparkOracle
 
-    return SparkOracle(spark).differences(all_evidence)
+    # For Python all rows are right.
+    judged = SparkOracle(spark).judge(all_evidence)
+    assert [each.scenarios for each in judged] == [each.scenarios for each in all_evidence]
+    found = [each for of in judged for each in of.disagreements]
+    return sorted(found, key=lambda each: (each.family, each.scenario))
 
 
 def drawn(family: Family, count: int = PER_FAMILY) -> tuple[list[Case], dict[int, Mapping[str, Parameter]]]:
@@ -423,3 +427,24 @@ def test_a_value_outside_the_schema_names_the_family(spark: SparkSession) -> Non
     for value in ((1.5, "a"), ("a", "a"), (1,), 2**70):
         with pytest.raises(FamilyError, match=r"family numbers: .*record_schema"):
             evidence_of(spark, a_family(), [(0, {"one": [(0, cast(Any, value))]}, [])])
+
+
+@pytest.mark.parametrize(("tasks", "shuffled_tables"), [(1, 0), (2, 4)])
+def test_a_judgement_shuffles_each_table_once_and_its_result(
+    spark: SparkSession, tasks: int, shuffled_tables: int
+) -> None:
+    from onceproof.harness.checkers import oracle_spark
+
+    trials = []
+    for name in ("word_count", "page_views"):
+        cases, _ = drawn(load_family(name), 2)
+        trials.append(evidence_of(spark, load_family(name), cases))
+    settings = dict(oracle_spark._SETTINGS)
+    if tasks == 1:
+        settings |= oracle_spark._ONE_TASK_PER_FAMILY_SETTINGS
+    with oracle_spark._configured(spark, settings):
+        judged: Any = oracle_spark.SparkOracle(spark)._judged(trials, tasks)
+        plan = judged._jdf.queryExecution().executedPlan().toString()
+    # Inputs and outputs of each family if they have several tasks, and in any case the rows of the families.
+    assert plan.count("Exchange ") == shuffled_tables + 1
+    assert spark.catalog.listTables() == []

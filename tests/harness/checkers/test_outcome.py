@@ -11,7 +11,6 @@ import pytest
 from onceproof.harness.checkers.outcome import (
     Outcome,
     OutcomeError,
-    combined_hash,
     from_line,
     outcome_of,
     to_line,
@@ -104,10 +103,3 @@ def test_an_outcome_is_one_line_and_survives_a_round_trip(sound_run: Run) -> Non
 def test_a_damaged_line_is_an_error_with_file_and_line(line: bytes) -> None:
     with pytest.raises(OutcomeError, match=r"outcomes\.jsonl:3: not an outcome"):
         from_line(line, "outcomes.jsonl", 3)
-
-
-def test_the_combined_hash_does_not_depend_on_the_order() -> None:
-    hashes = [("a", 1, "x"), ("b", 1, "y"), ("a", 2, "x")]
-    assert combined_hash(hashes) == combined_hash(hashes[::-1])
-    assert combined_hash(hashes) != combined_hash([("a", 1, "y"), ("b", 1, "x"), ("a", 2, "x")])
-    assert combined_hash(hashes) != combined_hash(hashes[:2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -69,8 +70,8 @@ def nights(*anomalies: str) -> list[NightRow]:
 def test_night_row_has_all_figures_of_the_report() -> None:
     kills = (RealKill(point="committing", recovery_seconds=0.2), RealKill(point="aligned"))
     costs = (
-        distribution("records read again", "records", [1, 2, 9]),
-        distribution("steps without a running job", "steps", [10, 20]),
+        distribution("records read again", "records", Counter([1, 2, 9])),
+        distribution("steps without a running job", "steps", Counter([10, 20])),
     )
     tonight = report(
         failure("lost", scenarios=6),

@@ -30,14 +30,14 @@ def note(name, seeds):
         lines.writelines(f"{name} {seed}\\n" for seed in seeds)
 
 
-@exactly_once("word_count", scenarios=30, shards=4)
+@exactly_once("word_count", scenarios=30, shards=6)
 def test_words(onceproof):
-    note("word_count", [seed for _, seed, _ in onceproof.tally.hashes])
+    note("word_count", [seed for _, seed in onceproof.tally.families["word_count"].seeds])
 
 
 @exactly_once("page_views", scenarios=10, shards=3)
 def test_pages(onceproof):
-    note("page_views", [seed for _, seed, _ in onceproof.tally.hashes])
+    note("page_views", [seed for _, seed in onceproof.tally.families["page_views"].seeds])
 """
 
 
@@ -65,7 +65,7 @@ def asked_for(seed: int) -> Counter[tuple[str, int]]:
 def test_each_scenario_runs_once_on_any_number_of_workers(user: User, arguments: list[str]) -> None:
     user.write("test_seeds.py", SEEDS)
     ended = user.pytest(*arguments)
-    assert ended.counts() == {"passed": 7}, ended.out
+    assert ended.counts() == {"passed": 9}, ended.out
     workers = len(list(user.folder.glob("seeds-gw*.txt")))
     assert workers == (2 if arguments else 0)
     assert noted(user.folder) == asked_for(0)
@@ -75,7 +75,7 @@ def test_workers_share_one_new_seed_that_is_printed_once(user: User) -> None:
     user.write("test_seeds.py", SEEDS)
     user.write("conftest.py", PROFILES)
     ended = user.pytest("-n", "2", "--hypothesis-profile", "nightly", PYTHONPATH=CHECKOUT)
-    assert ended.counts() == {"passed": 7}, ended.out + ended.error
+    assert ended.counts() == {"passed": 9}, ended.out + ended.error
     [seed] = re.findall(r"^onceproof: profile nightly, seed (\d+);", ended.out, re.MULTILINE)
     assert noted(user.folder) == asked_for(int(seed))
 

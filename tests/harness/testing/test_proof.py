@@ -58,7 +58,7 @@ def proof(broken: Family, tmp_path_factory: pytest.TempPathFactory) -> Proof:
 def test_prove_runs_the_scenarios_with_the_given_numbers(tmp_path: Path) -> None:
     family = load_family("word_count")
     proof = prove(family, SIMULATED, 7, range(1, 12, 4), tmp_path)
-    assert [seed for _, seed, _ in proof.tally.hashes] == [
+    assert [seed for _, seed in proof.tally.families["word_count"].seeds] == [
         scenario_seed(7, "word_count", number) for number in (1, 5, 9)
     ]
     assert (proof.seed, proof.failures) == (7, ())

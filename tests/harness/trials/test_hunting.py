@@ -114,12 +114,6 @@ def test_failure_has_its_seed_where_a_replay_by_seed_gives_it(unaimed: bool, see
     assert hunt.tally.groups[new.key].count == 2
 
 
-def test_no_list_of_a_hunt_grows_with_its_scenarios(hunted: Hunt) -> None:
-    tally = hunted.tally
-    grown = (tally.hashes, tally.examples, tally.replayed, tally.recovery_steps)
-    assert [len(each) for each in grown] == [0, 0, 0, 0]
-
-
 def answered(batch: Batch, lines: Iterable[bytes], state: int) -> Done:
     """Return an answer whose scenarios were all in one state."""
     kept = tuple(lines)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.model.seeds import is_continued
@@ -62,7 +66,7 @@ def test_counts_are_summed_over_outcomes() -> None:
     assert (tally.fired["kill_all/element"], tally.planned["kill_all/element"]) == (2, 3)
     assert tally.points["element"] == 40
     # Only a job that had to start again has a cost of recovery.
-    assert (list(tally.replayed), list(tally.recovery_steps)) == ([7], [5])
+    assert (tally.replayed, tally.recovery_steps) == ({7: 1}, {5: 1})
 
 
 def test_failures_are_grouped_by_family_and_signature_and_the_first_is_kept() -> None:
@@ -150,7 +154,42 @@ def test_each_family_has_its_own_kills_and_costs() -> None:
     tally.add(outcome(not_applicable={"lose_message/notified": 2}))
     tally.add(outcome(family="page_views", attempts=3, kills=2, records_replayed=7))
     first, second = tally.families["word_count"], tally.families["page_views"]
-    assert (first.kills, first.not_applicable, list(first.replayed)) == (1, 2, [4])
-    assert list(first.recovery_seconds) == [0.5, 2.0]
-    assert (second.kills, second.not_applicable, list(second.replayed)) == (2, 0, [7])
-    assert list(second.recovery_seconds) == []
+    assert (first.kills, first.not_applicable, first.replayed) == (1, 2, {4: 1})
+    assert first.recovery_seconds == {0.5: 1, 2.0: 1}
+    assert (second.kills, second.not_applicable, second.replayed) == (2, 0, {7: 1})
+    assert second.recovery_seconds == {}
+
+
+OUTCOMES = [
+    *(teaching(seed, steps=200 - seed, milliseconds=float(seed)) for seed in range(80)),
+    *(failed(("exactly_once", "lost"), seed, "page_views") for seed in range(80, 90)),
+    outcome(waited_milliseconds=2.0, recovery_seconds=(0.5,), watched={"expiry": 1}, notes=("slow",)),
+]
+
+
+@given(st.lists(st.integers(0, 6), min_size=len(OUTCOMES), max_size=len(OUTCOMES)), st.randoms())
+def test_tallies_merged_in_any_order_are_the_tally_of_all(parts: list[int], random: Random) -> None:
+    whole, tallies = Tally(), [Tally() for _ in range(7)]
+    for number, (part, each) in enumerate(zip(parts, OUTCOMES, strict=True)):
+        whole.add(each, number)
+        tallies[part].add(each, number)
+    random.shuffle(tallies)
+    merged = Tally()
+    for tally in tallies:
+        merged.merge(tally)
+    assert merged == whole
+
+
+def test_the_hash_of_a_run_tells_whose_trace_is_whose() -> None:
+    def hash_of(*traces: tuple[str, int, str]) -> str:
+        tally = Tally()
+        for family, seed, trace in traces:
+            tally.add(outcome(family=family, seed=seed, trace_hash=trace))
+        return tally.trace_hash()
+
+    traces = [("a", 1, "x"), ("b", 1, "y"), ("a", 2, "x")]
+    assert hash_of(*traces) == hash_of(*traces[::-1])
+    assert hash_of(*traces) != hash_of(("a", 1, "y"), ("b", 1, "x"), ("a", 2, "x"))
+    assert hash_of(*traces) != hash_of(*traces[:2])
+    # Twice the same scenario is not none.
+    assert hash_of(*traces, *traces) != hash_of(*traces, traces[0], traces[0], traces[1], traces[1])
