@@ -76,8 +76,8 @@ def hash_int(value: int) -> int:
 def hash_long(value: int) -> int:
     """Compute ``Long.hashCode``, and ``BigInteger.hashCode`` beyond 64 bits."""
     if -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
-        unsigned = value & 0xFFFFFFFFFFFFFFFF
-        return signed(unsigned ^ (unsigned >> 32))
+        bits = value & 0xFFFFFFFFFFFFFFFF
+        return signed(bits ^ (bits >> 32))
     return hash_big_integer(value)
 
 

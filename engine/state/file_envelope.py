@@ -96,9 +96,16 @@ class DamagedFile(StateError):
 
 
 def seal(magic: bytes, body: bytes) -> tuple[bytes, str]:
-    """Return the file for a body, and the body's SHA-256 in hex."""
-    digest = sha256(body).digest()
+    """Return the file for a body, and its checksum in hex."""
+    digest = _digest(FORMAT_VERSION, body)
     return _HEADER.pack(magic, FORMAT_VERSION, len(body), digest) + body, digest.hex()
+
+
+def _digest(version: int, body: bytes | memoryview) -> bytes:
+    """Return the checksum of a body; from version 2 on it covers the version, which says how to read it."""
+    digest = sha256(b"" if version == 1 else b"%d" % version)
+    digest.update(body)
+    return digest.digest()
 
 
 def first_part(data: bytes) -> bytes:
@@ -116,7 +123,7 @@ def format_version(data: bytes) -> int:
 
 
 def unseal(magic: bytes, data: bytes, path: str) -> tuple[memoryview, str]:
-    """Check the envelope, and return the body and its SHA-256 in hex.
+    """Check the envelope, and return the body and its checksum in hex.
 
     ``path`` names the file in the error. Raises DamagedFile.
     """
@@ -141,7 +148,7 @@ def unseal(magic: bytes, data: bytes, path: str) -> tuple[memoryview, str]:
     if len(body) != length:
         kind = "truncated" if len(body) < length else "overlong"
         raise DamagedFile(path, f"{kind}: {len(body)} bytes follow the header where {length} should")
-    digest = sha256(body).digest()
+    digest = _digest(version, body)
     if digest != checksum:
         raise DamagedFile(path, "damaged: its content does not match its checksum")
     return body, digest.hex()

@@ -73,8 +73,8 @@ class Mode:
                 savepoints[subject] = payload["attempt"]
             elif kind == ATTEMPT_STARTED:
                 attempt = subject
-                if payload["restored"] is not None:
-                    parents[attempt] = savepoints[payload["restored"]]
+                if (saved_by := savepoints.get(payload["restored"])) is not None:
+                    parents[attempt] = saved_by
             elif kind == TRANSACTION_VISIBLE:
                 rows_of.setdefault(payload["attempt"], []).extend(payload["rows"])
             elif kind == JOB_FINISHED:

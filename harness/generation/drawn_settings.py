@@ -7,9 +7,10 @@ Rules:
 - A strategy allows so few restarts that a share of the jobs ends by it. Such a job is submitted anew, and
   everything is judged as after a kill of its process.
 - A job without checkpoints commits at its end or with the savepoint of a stop. Each attempt begins from such
-  a savepoint, or anew. Where the order of arrival decides about rows, attempts differ: of the families that
-  declare their choices only drawn graphs, whose rows are certain, run in this way. A user's own family never
-  does: its user wants it to survive failures.
+  a savepoint, or anew. It is not cancelled with a savepoint: its tasks may end, and commit, in the meantime.
+  Where the order of arrival decides about rows, attempts differ: of the families that declare their choices
+  only drawn graphs, whose rows are certain, run in this way. A user's own family never does: its user wants
+  it to survive failures.
 - A stop or cancel may move keyed state to the other backend, in either direction.
 - A process that takes its maximum parallelism from a checkpoint computes the same as one that sets it.
 """
@@ -71,7 +72,8 @@ def with_settings(family: Family, scenario: Scenario, seed: int) -> Scenario:
     chance = Chance(Random(derived_seed("no checkpoints", seed)))
     is_certain = options.draws_graphs or not options.declares
     if chance.chance(WITHOUT_CHECKPOINTS) and is_certain and is_built_in(family):
-        scenario = replace(scenario, without_checkpoints=True)
+        stops = tuple([each for each in scenario.asked if each.kind != "cancel"])
+        scenario = replace(scenario, without_checkpoints=True, operations=stops or UNSET)
     return scenario
 
 

@@ -137,7 +137,7 @@ DRAWN_GRAPH_PATIENCE: Final = 3
 """By how much the step budget of a job is raised whose graph is drawn: its vertices may multiply records."""
 
 WATERMARKS_UNTIL_EXPIRY: Final = 1000
-"""The most that a generator of an endless drawn graph sends while a checkpoint waits until it expires."""
+"""The most that come from a generator of an endless drawn graph while a checkpoint waits until it expires."""
 DRAIN_PATIENCE: Final = 5
 """By how much the timeout of checkpoints is raised where a drawn graph is drained: its last windows may fire
 into joins, in front of functions that answer slowly."""

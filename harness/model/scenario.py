@@ -92,7 +92,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     task: str = ANY_TASK
     """A subtask ("count-1"), "coordinator", or "*" for any; of a message, its sender or receiver."""
     checkpoint: Count = 0
-    """0: the pass need not belong to a checkpoint."""
+    """The first that it may strike; 0 matches any pass."""
     occurrence: Positive = 1
     after: Count = 0
     delay: Count = 0
@@ -141,8 +141,9 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     """How the simulation chooses the next of the possible actions.
 
     fair: round robin. uniform: each possible action has the same chance. priority: the class with the highest
-    number goes first (an unlisted class has 0); within a class the seed decides, or round robin with seed 0;
-    at most four changes give a class another number. preemptions: fair, but at the listed steps the named
+    number goes first (an unlisted class has 0), or one that has waited for long; within a class the seed
+    decides, or round robin with seed 0, under which none is waited for; at most four changes give a class
+    another number. preemptions: fair, but at the listed steps the named
     action goes first if it is possible. From step ``horizon`` on every schedule is fair, so that liveness can
     be checked.
     """
@@ -239,7 +240,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leaves_max_parallelism: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether a process takes the maximum parallelism of a checkpoint that it finds, and sets none itself."""
     without_checkpoints: bool | msgspec.UnsetType = msgspec.UNSET
-    """Whether the job takes no checkpoints: it commits at its end, and after a failure it reads all again."""
+    """Whether the job takes no checkpoints. It commits at its end, or with the savepoint of a stop. After a
+    failure it begins anew, or from that savepoint."""
     needed: Needed | msgspec.UnsetType = msgspec.UNSET
     """Of a shrunk scenario that stays large: its parts, which it needs. No run reads it."""
 

@@ -2,9 +2,9 @@
 
 The rules this module lives by:
 
-- The counting is the same on every system. A fault waits until its point has been passed ``occurrence`` times
-  by a task that matches, for its checkpoint or a later one: what is aimed at a checkpoint that another fault
-  has aborted strikes the next one. It strikes once.
+- The counting is the same on every system, and for requests as for faults. A fault waits until its point has
+  been passed ``occurrence`` times by a task that matches, for its checkpoint or a later one: what is aimed at
+  a checkpoint that another fault has aborted strikes the next one. It strikes once.
 - A pass belongs to the fault that strikes at it: faults behind it at the same point do not count that pass.
 - Kills and jumps of the clock count passes of their point. Faults of databases count the calls in which a
   database reads or writes files. Any other fault counts the messages, writes and commits that are about to be

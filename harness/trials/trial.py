@@ -131,7 +131,9 @@ def _tried(
 ) -> Trial:
     drawn, scenario = scenario, as_run(system, family, scenario)
     is_to_continue = (is_continued(scenario.seed) if continued is None else continued) and (
-        Capability.CONTINUATIONS in system.capabilities and not changes_input(scenario)
+        Capability.CONTINUATIONS in system.capabilities
+        and scenario.takes_checkpoints
+        and not changes_input(scenario)
     )
     history: History | None = None
     try:

@@ -101,7 +101,7 @@ class PriorityChooser(ListingChooser):
     """Picks an action of the class with the highest priority: at random by the schedule's seed, or in turn.
 
     Seed 0 means in turn, like FairChooser. So a shrunk schedule is described by its priorities alone, such as
-    "store: -1". Under any other, a class that could act for long, and did not, comes first from then on:
+    "store: -1". Under any other, a class that could act for long, and did not, comes first until a change:
     while checkpoints follow each other in front of sources that never read, little is found.
     """
 

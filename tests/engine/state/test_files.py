@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from onceproof.engine.state.file_envelope import (
@@ -37,6 +37,7 @@ def test_sound_file_gives_its_body_and_checksum():
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, len(DATA) - 1), st.integers(1, 255))
+@example(9, FORMAT_VERSION ^ 1)
 def test_any_changed_byte_is_noticed(place, change):
     damaged = bytearray(DATA)
     damaged[place] ^= change

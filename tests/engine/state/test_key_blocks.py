@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from itertools import pairwise
 from random import Random
 
@@ -10,7 +11,7 @@ import pytest
 
 from onceproof.engine.key_groups import MANY_KEYS, key_group_of, key_groups_of
 from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from onceproof.engine.state.file_envelope import SNAPSHOT_MAGIC, StateError, seal
+from onceproof.engine.state.file_envelope import HEADER_BYTES, SNAPSHOT_MAGIC, StateError, seal
 from onceproof.engine.state.hashmap import HashMapStateBackend
 from onceproof.engine.state.key_blocks import SMALLEST_BLOCK, KeyGroupCache, block_size
 from onceproof.engine.state.snapshot import (
@@ -145,6 +146,7 @@ def test_file_of_the_first_format_is_read(namespace_type):
     body = {"op": EncodedOperator({"count": first_format(encoded(source)["count"])}, {})}
     data = bytearray(seal(SNAPSHOT_MAGIC, ENCODE(body))[0])
     data[9] = 1
+    data[HEADER_BYTES - 32 : HEADER_BYTES] = sha256(ENCODE(body)).digest()
     target = restored(decode_task_snapshot(bytes(data), "file")["op"].keyed, Types.LONG())
     assert target.table(COUNT, namespace_type) == table
     assert encoded(target)["count"].counts == encoded(source)["count"].counts
