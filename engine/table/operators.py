@@ -247,5 +247,3 @@ class TableOperator(FunctionOperator):
     def finish(self) -> list[Record]:
         self.function.finish(self._emit)
         return self._emitted()
-
-

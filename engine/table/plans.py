@@ -1,10 +1,10 @@
 """Reads compiled plans: what ``COMPILE PLAN`` of Flink writes, as frozen values.
 
-A plan is a graph of nodes in the order of its edges. What all nodes have is a field of ``Node``; the rest stays
-JSON in ``attributes``, and the translator of the node's type reads it. Nothing in a plan is executed.
+A plan is a graph of nodes in the order of its edges. What all nodes have is a field of ``Node``; the rest
+stays JSON in ``attributes``, and the translator of the node's type reads it. Nothing in a plan is executed.
 
-Whatever cannot be run is one ``UnsupportedPlan``, raised before the job starts, which names the node, function or
-version and the place in the plan.
+Whatever cannot be run is one ``UnsupportedPlan``, raised before the job starts, which names the node,
+function or version and the place in the plan.
 """
 
 from __future__ import annotations

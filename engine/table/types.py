@@ -1,7 +1,7 @@
 """The logical types of plans, read from their text or JSON and printed as Flink prints them.
 
-A type is one struct with a ``root``, by which everything dispatches; the other fields are set where the root has
-them. ``values.py`` says which Python values a type has.
+A type is one struct with a ``root``, by which everything dispatches; the other fields are set where the
+root has them. ``values.py`` says which Python values a type has.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class LogicalType(Struct, frozen=True, omit_defaults=True):
     """A type of SQL (Flink: LogicalType)."""
 
     root: str
-    """BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, CHAR, VARCHAR, BINARY, VARBINARY, DATE,
-    TIME, TIMESTAMP, TIMESTAMP_LTZ, TIMESTAMP_TZ, INTERVAL_MONTHS, INTERVAL_MS, ARRAY, MULTISET, MAP, ROW,
+    """BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, CHAR, VARCHAR, BINARY, VARBINARY,
+    DATE, TIME, TIMESTAMP, TIMESTAMP_LTZ, TIMESTAMP_TZ, INTERVAL_MONTHS, INTERVAL_MS, ARRAY, MULTISET, MAP,
+    ROW,
     STRUCTURED, RAW, NULL, SYMBOL, VARIANT, DESCRIPTOR or BITMAP."""
     nullable: bool = True
     precision: int = 0
@@ -292,7 +293,7 @@ def read_type(data: Any) -> LogicalType:
         return read_type(data["logicalType"])
     if "type" not in data:
         raise InvalidType(f"{data!r} is no type")
-    root = _LONG_NAMES.get(data["type"], data["type"])
+    root: str = _LONG_NAMES.get(data["type"]) or data["type"]
     nullable = data.get("nullable", True)
     match root:
         case "ROW":

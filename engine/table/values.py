@@ -17,13 +17,14 @@
 | MAP, MULTISET | tuple of pairs (key, value or count), each key once, in order of insertion |
 | ROW, STRUCTURED | tuple |
 
-Why nanoseconds: one int with one unit compares, hashes and subtracts in C, whatever the precision. From 1677 to
-2262 it has 64 bits, which msgpack stores as they are; the other years from 0001 to 9999 take the engine's form
-of big integers. Milliseconds, in which watermarks and timers are, are ``value // NANOS_PER_MS``.
+Why nanoseconds: one int with one unit compares, hashes and subtracts in C, whatever the precision. From
+1677 to 2262 it has 64 bits, which msgpack stores as they are; the other years from 0001 to 9999 take the
+engine's form of big integers. Milliseconds, in which watermarks and timers are, are ``value //
+NANOS_PER_MS``.
 
-Everything is immutable and hashable, so a row is its own key in a state of maps and is never copied. Two floats
-want care: NaN does not equal itself, and 0.0 equals -0.0. Keys of streams are told apart by the engine
-(``engine/key_identity.py``); where rows are keys of a map, use ``identity``.
+Everything is immutable and hashable, so a row is its own key in a state of maps and is never copied. Two
+floats want care: NaN does not equal itself, and 0.0 equals -0.0. Keys of streams are told apart by the
+engine (``engine/key_identity.py``); where rows are keys of a map, use ``identity``.
 
 A change is a pair ``(kind, row)`` with the kinds of Flink's RowKind; the row is a tuple of values. So the row
 itself, which state keeps, is never taken apart or copied when only its kind changes.
@@ -36,7 +37,7 @@ import math
 import struct
 from collections.abc import Callable
 from datetime import date, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -62,12 +63,26 @@ NANOS_PER_DAY: Final = 86_400 * NANOS_PER_SECOND
 MS_PER_DAY: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 
+DECIMALS: Final = Context(prec=120, rounding=ROUND_HALF_UP)
+"""For every operation on decimals: exact enough that only the result type rounds, half up as Flink."""
+
 Codec: TypeAlias = Callable[[Any], Any]
 
 
 def identity(row: Row) -> Any:
     """Return what stands for a row as a key of a map: NaN is one value, 0.0 and -0.0 are two."""
     return identity_of(row)
+
+
+def to_scale(value: Decimal, scale: int) -> Decimal:
+    """Return a decimal with so many digits of fraction, rounded half up."""
+    return value.quantize(Decimal(1).scaleb(-scale), context=DECIMALS)
+
+
+def to_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
+    """Return a decimal in a type DECIMAL(precision, scale); NULL where it has too many digits."""
+    scaled = to_scale(value, scale)
+    return scaled if scaled.adjusted() < precision - scale or not scaled else None
 
 
 def to_float32(value: float) -> float:
@@ -110,8 +125,7 @@ def _decoder(kind: LogicalType) -> Codec:
         case "DOUBLE":
             return float
         case "DECIMAL":
-            unit = Decimal(1).scaleb(-kind.scale)
-            return lambda value: Decimal(value).quantize(unit)
+            return lambda value: to_scale(Decimal(value), kind.scale)
         case "BINARY" | "VARBINARY":
             return bytes.fromhex
         case "DATE":

@@ -1,7 +1,8 @@
 """Has Flink's planner plan the vectors of SQL and keeps what it answers.
 
-``python -m tests.conformance.record_sql_plans [--refused] [FILE ...]`` writes ``sql_plans.json.gz``, the same
-bytes for the same answers; with ``--refused`` it keeps the plans that are there. It needs the Flink of ``onceproof flink install``, and takes some minutes.
+``python -m tests.conformance.record_sql_plans [--refused] [FILE ...]`` writes ``sql_plans.json.gz``, the
+same bytes for the same answers; with ``--refused`` it keeps the plans that are there. It needs the Flink of
+``onceproof flink install``, and takes some minutes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onceproof.engine.table.planner.service import Planner
+from onceproof.engine.table.planner.service import Planner, renumbered
 from onceproof.harness.systems.flink.home import VERSION
 from onceproof.harness.systems.flink.planner import find_planner
 from tests.conformance.sql_vectors import (
@@ -26,8 +27,8 @@ from tests.conformance.sql_vectors import (
     request_of,
 )
 
-REDUNDANT: Final = frozenset({"description", "damBehavior", "priority"})
-"""What no reader of a plan looks at; the descriptions are half of its size."""
+REDUNDANT: Final = frozenset({"description", "damBehavior", "priority", "file-path"})
+"""What no reader of a plan looks at (descriptions are half of its size), and paths that differ each time."""
 
 
 def without_redundancy(value: Any) -> Any:
@@ -45,7 +46,7 @@ def main(paths: list[Path], kept: dict[str, Any]) -> None:
         for number, vector in enumerate(vectors):
             request = request_of(vector)
             digest = digest_of(request)
-            answers[digest] = kept.get(digest) or without_redundancy(asked(planner, request))
+            answers[digest] = without_redundancy(kept.get(digest) or asked(planner, request))
             if number % 50 == 49:
                 print(f"{number + 1} of {len(vectors)}", file=sys.stderr, flush=True)
     content = {"flink": VERSION, "answers": answers}
@@ -57,5 +58,9 @@ if __name__ == "__main__":
     planned = {}
     if "--refused" in arguments:
         arguments.remove("--refused")
-        planned = {digest: answer for digest, answer in read_plans().items() if "error" not in answer}
+        planned = {
+            digest: {**answer, "plan": renumbered(answer["plan"])} if "plan" in answer else answer
+            for digest, answer in read_plans().items()
+            if "error" not in answer
+        }
     main([Path(argument) for argument in arguments] or [DEFAULT_SQL_VECTORS], planned)

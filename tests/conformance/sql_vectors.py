@@ -1,8 +1,8 @@
 """Reads recorded facts about Flink's SQL: tables, a statement, and the changelog that came of it.
 
 The ``meta`` of ``sql_vectors.json`` explains every field. A vector is planned from the request that
-``request_of`` makes; what the planner answers is kept in ``sql_plans.json.gz`` under a digest of that request,
-so that neither Flink nor Java is needed to run it.
+``request_of`` makes; what the planner answers is kept in ``sql_plans.json.gz`` under a digest of that
+request, so that neither Flink nor Java is needed to run it.
 """
 
 from __future__ import annotations

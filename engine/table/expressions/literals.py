@@ -9,7 +9,7 @@ from typing import Any
 from onceproof.engine.table.expressions.rex import Literal
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.engine.table.types import BINARIES, INTEGERS, TEXTS, LogicalType
-from onceproof.engine.table.values import decoder, to_float32
+from onceproof.engine.table.values import decoder, to_float32, to_scale
 
 
 def literal_value(literal: Literal) -> Any:
@@ -25,7 +25,7 @@ def plain_value(value: Any, kind: LogicalType) -> Any:
     if root in INTEGERS or root in ("INTERVAL_MONTHS", "INTERVAL_MS"):
         return int(value)
     if root == "DECIMAL":
-        return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+        return to_scale(Decimal(str(value)), kind.scale)
     if root == "DOUBLE":
         return float(value)
     if root == "FLOAT":

@@ -1,12 +1,13 @@
 """The functions of SQL by their names in plans, and the compiler of expressions to Python callables.
 
-A module of functions registers builders; ``FUNCTION_MODULES`` lists the modules, one for an area, so that two
-people never edit the same one. A builder is called once for each call in a plan, with the compiled operands, and
-returns the callable that evaluates it for a row:
+A module of functions registers builders; ``FUNCTION_MODULES`` lists the modules, one for an area, so that
+two people never edit the same one. A builder is called once for each call in a plan, with the compiled
+operands, and returns the callable that evaluates it for a row:
 
-- ``@builder("$AND$1")``: ``(call, operands, scope) -> (row -> value)``, for functions that see NULL themselves.
-- ``@strict("$UPPER$1")``: ``(call, scope) -> (values -> value)``, for functions that are NULL where any operand
-  is; the registry looks for NULL.
+- ``@builder("$AND$1")``: ``(call, operands, scope) -> (row -> value)``, for functions that see NULL
+  themselves.
+- ``@strict("$UPPER$1")``: ``(call, scope) -> (values -> value)``, for functions that are NULL where any
+  operand is; the registry looks for NULL.
 
 A function raises what fails the job at run time; ``FunctionFailed`` has Flink's class and message.
 """
@@ -45,14 +46,16 @@ FUNCTION_MODULES: Final = (
     "arithmetic",
     "casts",
     "conditions",
+    "decimals",
     "strings",
+    "regular_expressions",
     "times",
     "collections",
     "json_functions",
-    "numbers",
+    "mathematics",
     "system",
 )
-"""The modules of this package that register functions."""
+"""The modules of this package that register functions; those that do not exist yet are passed over."""
 
 BUILDERS: Final[dict[str, Builder]] = {}
 
@@ -155,9 +158,12 @@ def strictly(apply: Callable[..., Any], operands: Sequence[Evaluate]) -> Evaluat
 @lru_cache(maxsize=1)
 def load_functions() -> Mapping[str, Builder]:
     """Import the modules of functions, and return all builders by name."""
-    package = __package__
     for name in FUNCTION_MODULES:
-        import_module(f"{package}.{name}")
+        try:
+            import_module(f"{__package__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__package__}.{name}":
+                raise
     return BUILDERS
 
 

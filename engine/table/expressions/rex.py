@@ -13,21 +13,21 @@ from onceproof.engine.table.types import LogicalType, read_type
 NO_TYPE = LogicalType("NULL")
 
 
-class InputRef(Struct, frozen=True, tag=True):
+class InputRef(Struct, frozen=True):
     """A column of the input row; in joins the right row follows the left one."""
 
     index: int
     type: LogicalType
 
 
-class Literal(Struct, frozen=True, tag=True):
+class Literal(Struct, frozen=True):
     """A constant: its value as the plan has it, in JSON."""
 
     value: Any
     type: LogicalType
 
 
-class Symbol(Struct, frozen=True, tag=True):
+class Symbol(Struct, frozen=True):
     """A word of the language among the operands, such as a unit of time or the kind of TRIM."""
 
     name: str
@@ -45,7 +45,7 @@ class Range(Struct, frozen=True):
     upper_closed: bool
 
 
-class Sarg(Struct, frozen=True, tag=True):
+class Sarg(Struct, frozen=True):
     """The set that a SEARCH looks into (Calcite: Sarg)."""
 
     ranges: tuple[Range, ...]
@@ -54,7 +54,7 @@ class Sarg(Struct, frozen=True, tag=True):
     type: LogicalType
 
 
-class Call(Struct, frozen=True, tag=True):
+class Call(Struct, frozen=True):
     """A call of a function."""
 
     name: str
@@ -64,7 +64,7 @@ class Call(Struct, frozen=True, tag=True):
     is_user_function: bool = False
 
 
-class FieldAccess(Struct, frozen=True, tag=True):
+class FieldAccess(Struct, frozen=True):
     """A field of a row."""
 
     name: str
@@ -72,14 +72,14 @@ class FieldAccess(Struct, frozen=True, tag=True):
     type: LogicalType
 
 
-class CorrelVariable(Struct, frozen=True, tag=True):
+class CorrelVariable(Struct, frozen=True):
     """The row of the left side, in a lateral join."""
 
     name: str
     type: LogicalType
 
 
-class PatternRef(Struct, frozen=True, tag=True):
+class PatternRef(Struct, frozen=True):
     """A column of the rows matched by a variable of MATCH_RECOGNIZE; ``*`` is all of them."""
 
     variable: str
@@ -87,9 +87,7 @@ class PatternRef(Struct, frozen=True, tag=True):
     type: LogicalType
 
 
-Expression: TypeAlias = (
-    InputRef | Literal | Symbol | Sarg | Call | FieldAccess | CorrelVariable | PatternRef
-)
+Expression: TypeAlias = InputRef | Literal | Symbol | Sarg | Call | FieldAccess | CorrelVariable | PatternRef
 
 
 def read_expression(data: Mapping[str, Any]) -> Expression:
@@ -138,6 +136,9 @@ def _call(data: Mapping[str, Any]) -> Call:
     kind = read_type(data["type"])
     if "internalName" in data:
         return Call(data["internalName"], operands, kind)
+    if "sqlKind" in data:
+        # An operator of Calcite that Flink has no function for, such as PATTERN_CONCAT.
+        return Call(data["sqlKind"], operands, kind)
     for key in ("systemName", "catalogName", "class"):
         if key in data:
             return Call(data[key], operands, kind, is_user_function=True)

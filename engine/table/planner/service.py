@@ -5,8 +5,8 @@ Rules:
 - The child is a Python with apache-flink; it starts when the first statement comes, takes seconds to start,
   and a fraction of a second for each statement.
 - A request and its answer are one line of JSON each (``client/planner_client.py`` lists their fields).
-- A statement that the planner refuses is a PlanningFailed with the planner's own words. A planner that does not
-  start, ends or says nothing sensible is a PlannerBroken, of one line.
+- A statement that the planner refuses is a PlanningFailed with the planner's own words. A planner that does
+  not start, ends or says nothing sensible is a PlannerBroken, of one line.
 """
 
 from __future__ import annotations
@@ -61,6 +61,20 @@ class PlanRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     program: str | None = None
 
 
+def renumbered(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan whose nodes count from 1.
+
+    The planner counts on from statement to statement, and state is found by the ids: the same statement
+    must have the same ones.
+    """
+    number = {node["id"]: place for place, node in enumerate(plan["nodes"], 1)}
+    nodes = [{**node, "id": number[node["id"]]} for node in plan["nodes"]]
+    edges = [
+        {**edge, "source": number[edge["source"]], "target": number[edge["target"]]} for edge in plan["edges"]
+    ]
+    return {**plan, "nodes": nodes, "edges": edges}
+
+
 class Planner:
     """One planner process; it is a context manager, and ``close`` ends it."""
 
@@ -93,7 +107,7 @@ class Planner:
         answer = self._answer(process)
         if (error := answer.get("error")) is not None:
             raise PlanningFailed(error, answer.get("schema"))
-        return answer
+        return {**answer, "plan": renumbered(answer["plan"])} if "plan" in answer else answer
 
     def close(self) -> None:
         """End the process."""
@@ -119,7 +133,8 @@ class Planner:
         environment = {**os.environ, "JAVA_HOME": home.java_home}
         for name in ("PYTHONPATH", "PYTHONHOME", "FLINK_HOME"):
             environment.pop(name, None)
-        self._log = tempfile.TemporaryFile(prefix="onceproof-planner-")
+        # Closed by ``close``: the process writes into it until then.
+        self._log = tempfile.TemporaryFile(prefix="onceproof-planner-")  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
                 [home.python, str(PROGRAM), home.jar],

@@ -1,4 +1,4 @@
-"""The planner of the installed Flink: the Python of its environment, and our table factory compiled for it."""
+"""The planner of the installed Flink: its Python, and our table factory compiled for it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def _make_jar(folder: Path, python: Path, java_home: Path) -> None:
     """Compile the factory against the jars of the environment, and name it as a service."""
     compiler = java_home / "bin" / "javac"
     if not compiler.is_file():
-        raise ServiceMissing(f"{java_home} has no compiler (javac), which Flink's planner needs: install a JDK")
+        raise ServiceMissing(
+            f"{java_home} has no compiler (javac), which Flink's planner needs: install a JDK"
+        )
     jars = sorted(python.parent.parent.glob("lib/python3.*/site-packages/pyflink/lib/*.jar"))
     with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as name:
         place = Path(name)

@@ -2,7 +2,6 @@ package onceproof;
 
 import java.util.HashSet;
 import java.util.Set;
-import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.configuration.ConfigOption;
 import org.apache.flink.configuration.ConfigOptions;
 import org.apache.flink.streaming.api.datastream.DataStream;
@@ -16,7 +15,6 @@ import org.apache.flink.table.connector.sink.DynamicTableSink;
 import org.apache.flink.table.connector.source.DataStreamScanProvider;
 import org.apache.flink.table.connector.source.DynamicTableSource;
 import org.apache.flink.table.connector.source.ScanTableSource;
-import org.apache.flink.table.connector.source.abilities.SupportsWatermarkPushDown;
 import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.factories.DynamicTableSinkFactory;
 import org.apache.flink.table.factories.DynamicTableSourceFactory;
@@ -76,7 +74,7 @@ public final class DeclaredTableFactory implements DynamicTableSourceFactory, Dy
         }
     }
 
-    private static final class Source implements ScanTableSource, SupportsWatermarkPushDown {
+    private static final class Source implements ScanTableSource {
         private final String mode;
         private final DataType type;
 
@@ -109,9 +107,6 @@ public final class DeclaredTableFactory implements DynamicTableSourceFactory, Dy
                 }
             };
         }
-
-        @Override
-        public void applyWatermark(WatermarkStrategy<RowData> strategy) {}
 
         @Override
         public DynamicTableSource copy() {

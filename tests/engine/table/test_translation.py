@@ -1,0 +1,105 @@
+"""Plans become jobs: what is unknown is refused by name, and state survives a failure."""
+
+import pytest
+
+from onceproof.engine import Configuration, StreamExecutionEnvironment
+from onceproof.engine.connectors.collection import CollectionSource
+from onceproof.engine.functions import SinkFunction
+from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan, read_plan
+from onceproof.engine.table.translation import translate
+
+ROW = "ROW<`k` STRING, `v` INT>"
+TABLE = {
+    "identifier": "`default_catalog`.`default_database`.`e`",
+    "resolvedTable": {"schema": {"columns": []}, "options": {"connector": "vec"}},
+}
+
+
+def plan(*middle, version="2.3"):
+    """Make a plan of a source, nodes one behind the other, and a sink."""
+    sink = {
+        "type": "stream-exec-sink_2",
+        "dynamicTableSink": {"table": {"resolvedTable": {}}},
+        "inputChangelogMode": ["INSERT"],
+        "outputType": ROW,
+    }
+    scan = {"type": "stream-exec-table-source-scan_2", "scanTableSource": {"table": TABLE}, "outputType": ROW}
+    nodes = [{**node, "id": place} for place, node in enumerate((scan, *middle, sink), 1)]
+    edges = [{"source": place, "target": place + 1} for place in range(1, len(nodes))]
+    return {"flinkVersion": version, "nodes": nodes, "edges": edges}
+
+
+COUNT = {
+    "type": "stream-exec-group-aggregate_1",
+    "grouping": [0],
+    "aggCalls": [{"internalName": "$COUNT$1", "argList": [], "filterArg": -1, "type": "BIGINT NOT NULL"}],
+    "aggCallNeedRetractions": [False],
+    "needRetraction": False,
+    "generateUpdateBefore": True,
+    "state": [{"index": 0, "ttl": "0 ms", "name": "groupAggregateState"}],
+    "outputType": "ROW<`k` STRING, `c` BIGINT NOT NULL>",
+}
+
+
+class Keep(SinkFunction):
+    """Keeps changes, and fails once."""
+
+    seen = []
+    fails_at = None
+
+    def invoke(self, value, context):
+        if len(self.seen) == Keep.fails_at:
+            Keep.fails_at = None
+            raise RuntimeError("once")
+        self.seen.append(value)
+
+
+class Ends:
+    def __init__(self, changes):
+        self.changes = changes
+
+    def scan(self, environment, table, watermarks):
+        return environment.from_source(CollectionSource.of_values(self.changes), watermarks, table.name)
+
+    def sink(self, stream, table):
+        stream.add_sink(Keep())
+
+
+def test_unknown_node_function_and_version_are_refused_by_name():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    unknown = {"type": "stream-exec-wonder_7", "outputType": ROW, "description": "Wonder(all)"}
+    with pytest.raises(UnsupportedPlan, match=r"node wonder_7.*node 2, Wonder\(all\)"):
+        translate(read_plan(plan(unknown)), Ends([]), env)
+    call = {"kind": "CALL", "internalName": "$WONDER$1", "operands": [], "type": "INT"}
+    calc = {"type": "stream-exec-calc_1", "projection": [call], "outputType": "ROW<`w` INT>"}
+    with pytest.raises(UnsupportedPlan, match=r"function \$WONDER\$1.*node 2"):
+        translate(read_plan(plan(calc)), Ends([]), env)
+    with pytest.raises(UnsupportedPlan, match=r"Flink 9\.9"):
+        read_plan(plan(version="9.9"))
+
+
+@pytest.mark.parametrize("source", ["{", "[]", "{}", '{"flinkVersion": "2.3"}'])
+def test_what_is_no_plan_is_refused_in_a_line(source):
+    with pytest.raises(InvalidPlan, match="no compiled plan"):
+        read_plan(source)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_group_aggregate_goes_on_after_a_failure(parallelism):
+    Keep.seen, Keep.fails_at = [], 7
+    configuration = Configuration()
+    for key, value in {
+        "parallelism.default": str(parallelism),
+        "execution.checkpointing.interval-records": "2",
+        "execution.buffer-timeout.interval": "0 ms",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": "0 ms",
+    }.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    changes = [(0, (key, place)) for place, key in enumerate("ababacabab")]
+    translate(read_plan(plan(COUNT)), Ends(changes), env)
+    env.execute("counts")
+    assert Keep.fails_at is None
+    last = {row[0]: (kind, row) for kind, row in Keep.seen}
+    assert last == {"a": (2, ("a", 5)), "b": (2, ("b", 4)), "c": (0, ("c", 1))}
