@@ -20,7 +20,7 @@ from typing import Any, Final
 from tests.conformance.sql_run import Run
 
 VARYING: Final = re.compile(r"\$\d+")
-NODE_OF_EXPLAIN: Final = re.compile(r"^( *)[ +:-]*(\w+)\(.*changelogMode=(\[[^\]]*\])")
+NODE_OF_EXPLAIN: Final = re.compile(r"^([ :]*)(?:[+:]- )?(\w+)\(.*changelogMode=(\[[^\]]*\])")
 INDENT: Final = 3
 """Spaces for a level; the recording counts no other signs of the tree."""
 
@@ -136,5 +136,5 @@ def explained(text: str) -> list[list[Any]]:
     nodes = []
     for line in text.splitlines():
         if match := NODE_OF_EXPLAIN.match(line):
-            nodes.append([len(match[1]) // INDENT, match[2], match[3]])
+            nodes.append([match[1].count(" ") // INDENT, match[2], match[3]])
     return nodes

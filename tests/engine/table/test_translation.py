@@ -1,5 +1,7 @@
 """Plans become jobs: what is unknown is refused by name, and state survives a failure."""
 
+from typing import ClassVar
+
 import pytest
 
 from onceproof.engine import Configuration, StreamExecutionEnvironment
@@ -44,7 +46,7 @@ COUNT = {
 class Keep(SinkFunction):
     """Keeps changes, and fails once."""
 
-    seen = []
+    seen: ClassVar = []
     fails_at = None
 
     def invoke(self, value, context):
