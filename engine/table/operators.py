@@ -164,7 +164,10 @@ class TableOperator(FunctionOperator):
         self, make: Callable[[], TableFunction], keys: tuple[Sequence[int], ...] | None = None
     ) -> None:
         super().__init__(make())
-        self._selectors = None if keys is None else tuple(map(key_selector, keys))
+        selectors = None if keys is None else tuple(map(key_selector, keys))
+        # In a chain the number of the input is that of the chain's head.
+        self._has_one_input = selectors is None or len(selectors) == 1
+        self._selectors = selectors * 2 if selectors is not None and len(selectors) == 1 else selectors
         self._changes: list[Change] = []
         self._emit: Emit = self._changes.append
 
@@ -183,7 +186,8 @@ class TableOperator(FunctionOperator):
             self.timers = Timers(backend, USER_TIMERS, context.downstream.wake_at)
             self.event_clock = self.timers
             service = KeyTimers(backend, self.timers, context.clock)
-        self._processes = (function.process, function.process_second)
+        second = function.process if self._has_one_input else function.process_second
+        self._processes = (function.process, second)
         function.start(TableContext(backend, service, function.moment))
 
     def resume_event_time(self, known: Any) -> None:
