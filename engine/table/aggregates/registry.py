@@ -2,7 +2,11 @@
 
 An ``Aggregate`` has no state of its own: its accumulator is plain data that the engine's state can hold
 (None, numbers, texts, decimals, tuples, lists, dicts). ``add`` and ``retract`` return the accumulator to
-keep, which may be the same object, changed; who stores it writes it back.
+keep, which may be the same object, changed; who stores it writes it back. ``merge`` changes at most its first
+accumulator, and keeps nothing of the second.
+
+A node does not call them one by one: ``accumulation.AggregateSet`` does, with filters and DISTINCT. Windows
+use it as well (``create``, ``add``, ``retract``, ``merge``, ``results``); both interfaces stay as they are.
 """
 
 from __future__ import annotations
