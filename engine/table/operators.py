@@ -21,7 +21,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from onceproof.engine.durations import Duration
-from onceproof.engine.elements import MIN_WATERMARK, Record
+from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.functions import Function
 from onceproof.engine.key_identity import value_of
 from onceproof.engine.operators.base import FunctionOperator, KeySelector, OperatorContext
@@ -103,6 +103,8 @@ class TableFunction(Function):
 
     moment: Moment
     """Set before ``start``; expressions compiled by the function read it."""
+    watermark_delay_ms = 0
+    """By how much watermarks are held back, for a function that emits rows with times behind them."""
 
     def __init__(self) -> None:
         self.moment = Moment()
@@ -164,6 +166,7 @@ class TableOperator(FunctionOperator):
         self, make: Callable[[], TableFunction], keys: tuple[Sequence[int], ...] | None = None
     ) -> None:
         super().__init__(make())
+        self.passes_watermarks = not self.function.watermark_delay_ms
         selectors = None if keys is None else tuple(map(key_selector, keys))
         # In a chain the number of the input is that of the chain's head.
         self._has_one_input = selectors is None or len(selectors) == 1
@@ -178,6 +181,7 @@ class TableOperator(FunctionOperator):
         super().open(context)
         function, backend = self.function, self._backend
         function.moment.processing_ms = context.clock
+        self._downstream = context.downstream
         service: TimerService
         if backend is None:
             service = self.event_clock = NoTimers(context.clock)
@@ -221,6 +225,15 @@ class TableOperator(FunctionOperator):
         return records
 
     def process_watermark(self, timestamp: int) -> list[Record]:
+        self._advance(timestamp)
+        if self.passes_watermarks:
+            return self._emitted()
+        assert self._downstream is not None
+        self._downstream.emit(self._emitted())
+        self._downstream.watermark(timestamp - self.function.watermark_delay_ms)
+        return []
+
+    def _advance(self, timestamp: int) -> None:
         function, timers = self.function, self.timers
         function.moment.watermark = timestamp
         assert self.event_clock is not None
@@ -231,7 +244,6 @@ class TableOperator(FunctionOperator):
             while (due := timers.event.pop_due(timestamp)) is not None:
                 self._backend.current_key, at = due
                 function.on_event_time(at, self._emit)
-        return self._emitted()
 
     def process_time(self, now: int) -> list[Record]:
         timers = self.timers
@@ -249,5 +261,8 @@ class TableOperator(FunctionOperator):
         return self._emitted()
 
     def finish(self) -> list[Record]:
+        if not self.passes_watermarks:
+            # The task tells the last watermark only to operators that pass it on.
+            self._advance(MAX_WATERMARK)
         self.function.finish(self._emit)
         return self._emitted()

@@ -87,7 +87,7 @@ def null_test(columns: Sequence[int]) -> Callable[[Row], bool]:
     if len(columns) == 1:
         (column,) = columns
         return lambda row: row[column] is None
-    return lambda row: any([row[column] is None for column in columns])
+    return lambda row: any(row[column] is None for column in columns)
 
 
 # ---- rows as keys of maps
@@ -132,7 +132,9 @@ def _mapped(kind: LogicalType, change: Callable[[Any], Any]) -> Callable[[Any], 
     if kind.root in ("MAP", "MULTISET"):
         parts = [_mapped(each, change) for each in kind.arguments]
         key, item = parts[0], parts[-1] if kind.root == "MAP" else _same
-        return lambda value: value if value is None else tuple([(key(name), item(each)) for name, each in value])
+        return lambda value: (
+            value if value is None else tuple([(key(name), item(each)) for name, each in value])
+        )
     fields = [_mapped(each, change) for each in kind.types]
     return lambda value: (
         None if value is None else tuple([field(each) for field, each in zip(fields, value, strict=True)])
