@@ -75,6 +75,24 @@ class Side:
         return now - self.size - 1 if now < MAX_WATERMARK else MAX_WATERMARK
 
 
+def in_order_of_map(found: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """Sort entries by time as Java's HashMap does, in which Flink's heap keeps them.
+
+    So an aggregate of the matches passes through the same values as in Flink.
+    """
+    if len(found) < 2:
+        return found
+    capacity = 16
+    while len(found) > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(entry: tuple[int, Any]) -> int:
+        low = (entry[0] ^ (entry[0] >> 32)) & 0xFFFFFFFF
+        return (low ^ (low >> 16)) & (capacity - 1)
+
+    return sorted(found, key=bucket)
+
+
 class IntervalJoin(TableFunction):
     """INNER, LEFT, RIGHT and FULL joins with bounds."""
 
@@ -98,10 +116,10 @@ class IntervalJoin(TableFunction):
         self._meet(self._right, self._left, row, emit)
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
-        self._clear(timestamp, emit)
+        self._on_timer(timestamp, emit)
 
     def on_processing_time(self, timestamp: int, emit: Emit) -> None:
-        self._clear(timestamp, emit)
+        self._on_timer(timestamp, emit)
 
     def _now(self) -> int:
         if self._spec.is_event_time:
@@ -116,21 +134,11 @@ class IntervalJoin(TableFunction):
         has_matched = False
         if other.expired < last:
             other.expired = other.expiration(now)
-            can_match = not own.is_null(row)
-            for at, kept in other.rows.items():
-                if can_match and first <= at <= last:
-                    met = self._pair(own, other, row, kept, emit)
-                    if any(met):
-                        has_matched = True
-                        if other.is_outer:
-                            kept = [
-                                (each, matched or now_matched)
-                                for (each, matched), now_matched in zip(kept, met, strict=True)
-                            ]
-                            other.rows.put(at, kept)
-                if at <= other.expired:
-                    self._pad(other, kept, emit)
-                    other.rows.remove(at)
+            if not own.is_null(row):
+                found = [each for each in other.rows.items() if first <= each[0] <= last]
+                for at, kept in in_order_of_map(found):
+                    has_matched = self._pair(own, other, row, at, kept, emit) or has_matched
+            self._clear(other, emit)
         if now < last:
             own.rows.put(time, [*(own.rows.get(time) or ()), (row, has_matched)])
             if own.timer.value() is None:
@@ -139,9 +147,9 @@ class IntervalJoin(TableFunction):
             emit((INSERT, own.padded(row)))
 
     def _pair(
-        self, own: Side, other: Side, row: Row, kept: Sequence[tuple[Row, bool]], emit: Emit
-    ) -> list[bool]:
-        """Emit the matches of a row among kept ones, and return which have matched."""
+        self, own: Side, other: Side, row: Row, at: int, kept: Sequence[tuple[Row, bool]], emit: Emit
+    ) -> bool:
+        """Emit the matches of a row among those kept for a time, and return whether there is one."""
         matches, met = self._matches, []
         for each, _ in kept:
             left, right = (row, each) if own.is_left else (each, row)
@@ -149,7 +157,9 @@ class IntervalJoin(TableFunction):
             if matched:
                 emit((INSERT, left + right))
             met.append(matched)
-        return met
+        if other.is_outer and any(met):
+            other.rows.put(at, [(each, was or now) for (each, was), now in zip(kept, met, strict=True)])
+        return any(met)
 
     def _pad(self, side: Side, kept: Sequence[tuple[Row, bool]], emit: Emit) -> None:
         if side.is_outer:
@@ -166,20 +176,28 @@ class IntervalJoin(TableFunction):
             self._timers.register_processing_time_timer(due)
         side.timer.update(due)
 
-    def _clear(self, timestamp: int, emit: Emit) -> None:
-        """Clear what has expired of the sides whose timer this is."""
+    def _clear(self, side: Side, emit: Emit) -> list[int]:
+        """Clear what has expired of a side, and return the times that are left."""
+        left = []
+        expired = []
+        for each in side.rows.items():
+            if each[0] <= side.expired:
+                expired.append(each)
+            else:
+                left.append(each[0])
+        for at, kept in in_order_of_map(expired):
+            self._pad(side, kept, emit)
+            side.rows.remove(at)
+        return left
+
+    def _on_timer(self, timestamp: int, emit: Emit) -> None:
+        """Clear the sides whose timer this is."""
         now = self._now()
         for side in (self._right, self._left):
             if side.timer.value() != timestamp:
                 continue
             side.expired = side.expiration(now)
-            earliest = -1
-            for at, kept in side.rows.items():
-                if at <= side.expired:
-                    self._pad(side, kept, emit)
-                    side.rows.remove(at)
-                elif at < earliest or earliest < 0:
-                    earliest = at
+            earliest = min(self._clear(side, emit), default=0)
             if earliest > 0:
                 self._clear_later(side, earliest)
             else:

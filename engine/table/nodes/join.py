@@ -198,7 +198,5 @@ def translate_join(node: Node, inputs: Sequence[TableStream], translation: Trans
     return translation.keyed_two(node, (left, right), (join.left_keys, join.right_keys), make)
 
 
-def _side(
-    name: str, given: TableStream, keys: Sequence[int], unique_keys: Any, ttl_ms: int
-) -> SideSpec:
+def _side(name: str, given: TableStream, keys: Sequence[int], unique_keys: Any, ttl_ms: int) -> SideSpec:
     return side_spec(name, given.type, keys, unique_keys, ttl_ms)
