@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from onceproof.engine.table.aggregates.counts import change_count
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, create_aggregate
 from onceproof.engine.table.ordering import fields_of, key_codec
 from onceproof.engine.table.settings import TableSettings
@@ -52,31 +53,26 @@ class DistinctValues(Aggregate):
                 counts[key] = 1
                 self._apply(parts, values, adds=True)
             return accumulator
-        count = counts.get(key, 0) + 1
-        if count == 1:
+        if change_count(counts, key, 1) == 1:
             self._apply(parts, values, adds=True)
-        self._keep(counts, key, count)
         return accumulator
 
     def retract(self, accumulator: list[Any], values: Row) -> list[Any]:
         counts, parts = accumulator
         key = self._encode(values)
-        count = counts.get(key, 0) - 1
-        if count == 0:
+        if change_count(counts, key, -1) == 0:
             self._apply(parts, values, adds=False)
-        self._keep(counts, key, count)
         return accumulator
 
     def merge(self, accumulator: list[Any], other: list[Any]) -> list[Any]:
         counts, parts = accumulator
         for key, more in other[0].items():
             before = counts.get(key, 0)
-            after = before + more if self._retracts else 1
+            after = change_count(counts, key, more if self._retracts else 1 - before)
             if before <= 0 < after:
                 self._apply(parts, self._decode(key), adds=True)
             elif after <= 0 < before:
                 self._apply(parts, self._decode(key), adds=False)
-            self._keep(counts, key, after)
         return accumulator
 
     def result(self, accumulator: list[Any]) -> list[Any]:
@@ -86,13 +82,6 @@ class DistinctValues(Aggregate):
     def _apply(self, parts: list[Any], values: Row, *, adds: bool) -> None:
         for place, each in enumerate(self._aggregates):
             parts[place] = (each.add if adds else each.retract)(parts[place], values)
-
-    @staticmethod
-    def _keep(counts: dict[Any, int], key: Any, count: int) -> None:
-        if count:
-            counts[key] = count
-        else:
-            counts.pop(key, None)
 
 
 class Unit(Struct, frozen=True):

@@ -1,17 +1,20 @@
-"""COUNT, SUM, MIN and MAX."""
+"""COUNT, SUM and AVG."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
+from onceproof.engine.table.ordering import FLOATS
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.engine.table.settings import TableSettings
-from onceproof.engine.table.types import INTEGERS, LogicalType
+from onceproof.engine.table.types import INTEGERS, NUMBERS, LogicalType
 from onceproof.engine.table.values import DECIMALS, Row, to_decimal, to_float32, wrap
+
+_LONGEST_DECIMAL: Final = 38
 
 
 class Count(Aggregate):
@@ -52,128 +55,159 @@ def zero_of(kind: LogicalType) -> Any:
     """Return the zero of a type of numbers."""
     if kind.root == "DECIMAL":
         return Decimal(0).scaleb(-kind.scale)
-    return 0.0 if kind.root in ("FLOAT", "DOUBLE") else 0
+    return 0.0 if kind.root in FLOATS else 0
+
+
+Operation = Callable[[Any, Any], Any]
+
+
+def plus_and_minus(kind: LogicalType) -> tuple[Operation, Operation]:
+    """Return addition and subtraction within a type of numbers; NULL where the result is too big for it."""
+    fit = fitting(kind)
+    if kind.root == "DECIMAL":
+        return lambda a, b: fit(DECIMALS.add(a, b)), lambda a, b: fit(DECIMALS.subtract(a, b))
+    if kind.root == "DOUBLE":
+        return operator.add, operator.sub
+    return lambda a, b: fit(a + b), lambda a, b: fit(a - b)
 
 
 class Sum(Aggregate):
-    """The sum of what is not NULL; NULL over nothing, or 0 for $SUM0.
+    """The sum of what is not NULL, NULL over nothing (Flink: SumAggFunction, SumWithRetractAggFunction).
 
-    The accumulator is the sum and the number of values.
+    The accumulator is the sum and the number of values. A sum that was too big is NULL until the next value,
+    with which it begins anew.
     """
 
-    def __init__(self, kind: LogicalType, over_nothing: Any) -> None:
-        self._fit = fitting(kind)
-        self._over_nothing = over_nothing
+    def __init__(self, kind: LogicalType) -> None:
+        self._plus, self._minus = plus_and_minus(kind)
         self._zero = zero_of(kind)
-        is_decimal = kind.root == "DECIMAL"
-        self._plus: Callable[[Any, Any], Any] = DECIMALS.add if is_decimal else operator.add
-        self._minus: Callable[[Any, Any], Any] = DECIMALS.subtract if is_decimal else operator.sub
 
     def create(self) -> tuple[Any, int]:
-        return self._zero, 0
+        return None, 0
 
     def add(self, accumulator: tuple[Any, int], values: Row) -> tuple[Any, int]:
         (value,) = values
-        total, count = accumulator
         if value is None:
             return accumulator
-        return None if total is None else self._fit(self._plus(total, value)), count + 1
+        total, count = accumulator
+        return value if total is None else self._plus(total, value), count + 1
 
     def retract(self, accumulator: tuple[Any, int], values: Row) -> tuple[Any, int]:
         (value,) = values
-        total, count = accumulator
         if value is None:
             return accumulator
-        return None if total is None else self._fit(self._minus(total, value)), count - 1
+        total, count = accumulator
+        return self._minus(self._zero if total is None else total, value), count - 1
 
     def merge(self, accumulator: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
         (first, count), (second, more) = accumulator, other
-        return None if first is None or second is None else self._fit(self._plus(first, second)), count + more
+        if first is None or second is None:
+            return second if first is None else first, count + more
+        return self._plus(first, second), count + more
 
     def result(self, accumulator: tuple[Any, int]) -> Any:
         total, count = accumulator
-        return total if count else self._over_nothing
+        return total if count else None
 
 
-@aggregate("$SUM$1")
-def _sum(call: AggregateCall, settings: TableSettings) -> Aggregate:
-    return Sum(call.type, None)
+class SumOrZero(Aggregate):
+    """The sum of what is not NULL, 0 over nothing (Flink: Sum0AggFunction); too big it stays NULL."""
 
+    def __init__(self, kind: LogicalType) -> None:
+        self._plus, self._minus = plus_and_minus(kind)
+        self._zero = zero_of(kind)
 
-@aggregate("$$SUM0$1")
-def _sum0(call: AggregateCall, settings: TableSettings) -> Aggregate:
-    return Sum(call.type, zero_of(call.type))
-
-
-class Extreme(Aggregate):
-    """The least or greatest value, where nothing is retracted."""
-
-    def __init__(self, choose: Callable[[Any, Any], Any]) -> None:
-        self._choose = choose
-
-    def create(self) -> None:
-        return None
+    def create(self) -> Any:
+        return self._zero
 
     def add(self, accumulator: Any, values: Row) -> Any:
-        return self.merge(accumulator, values[0])
+        return self._join(self._plus, accumulator, values[0])
+
+    def retract(self, accumulator: Any, values: Row) -> Any:
+        return self._join(self._minus, accumulator, values[0])
+
+    @staticmethod
+    def _join(operation: Operation, total: Any, value: Any) -> Any:
+        return total if value is None or total is None else operation(total, value)
 
     def merge(self, accumulator: Any, other: Any) -> Any:
-        if accumulator is None or other is None:
-            return other if accumulator is None else accumulator
-        return self._choose(accumulator, other)
+        return None if accumulator is None or other is None else self._plus(accumulator, other)
 
     def result(self, accumulator: Any) -> Any:
         return accumulator
 
 
-class RetractedExtreme(Aggregate):
-    """The least or greatest value, where values are retracted.
+def _check_number(call: AggregateCall) -> None:
+    if call.type.root not in NUMBERS:
+        raise UnsupportedPlan(f"aggregate {call.function} of {call.type.root}")
 
-    The accumulator counts each value; a count may be negative, for a retraction that came first.
+
+@aggregate("$SUM$1")
+def _sum(call: AggregateCall, settings: TableSettings) -> Aggregate:
+    _check_number(call)
+    return Sum(call.type)
+
+
+@aggregate("$$SUM0$1")
+def _sum0(call: AggregateCall, settings: TableSettings) -> Aggregate:
+    _check_number(call)
+    return SumOrZero(call.type)
+
+
+class Average(Aggregate):
+    """The mean of what is not NULL (Flink: AvgAggFunction).
+
+    Integers are summed as BIGINT and the mean is cut, the mean of decimals is rounded half up. The
+    accumulator is the sum and the number of values.
     """
 
-    def __init__(self, choose: Callable[..., Any]) -> None:
-        self._choose = choose
+    def __init__(self, given: LogicalType, result: LogicalType) -> None:
+        if given.root in INTEGERS:
+            total = LogicalType("BIGINT")
+        elif given.root == "DECIMAL":
+            total = LogicalType("DECIMAL", precision=_LONGEST_DECIMAL, scale=given.scale)
+        else:
+            total = LogicalType("DOUBLE")
+        self._sum = SumOrZero(total)
+        self._divide = _division(total, result)
 
-    def create(self) -> dict[Any, int]:
-        return {}
+    def create(self) -> tuple[Any, int]:
+        return self._sum.create(), 0
 
-    def add(self, accumulator: dict[Any, int], values: Row) -> dict[Any, int]:
-        return self._count(accumulator, values[0], 1)
+    def add(self, accumulator: tuple[Any, int], values: Row) -> tuple[Any, int]:
+        if values[0] is None:
+            return accumulator
+        return self._sum.add(accumulator[0], values), accumulator[1] + 1
 
-    def retract(self, accumulator: dict[Any, int], values: Row) -> dict[Any, int]:
-        return self._count(accumulator, values[0], -1)
+    def retract(self, accumulator: tuple[Any, int], values: Row) -> tuple[Any, int]:
+        if values[0] is None:
+            return accumulator
+        return self._sum.retract(accumulator[0], values), accumulator[1] - 1
 
-    def _count(self, accumulator: dict[Any, int], value: Any, change: int) -> dict[Any, int]:
-        if value is not None:
-            count = accumulator.get(value, 0) + change
-            if count:
-                accumulator[value] = count
-            else:
-                del accumulator[value]
-        return accumulator
+    def merge(self, accumulator: tuple[Any, int], other: tuple[Any, int]) -> tuple[Any, int]:
+        return self._sum.merge(accumulator[0], other[0]), accumulator[1] + other[1]
 
-    def merge(self, accumulator: dict[Any, int], other: dict[Any, int]) -> dict[Any, int]:
-        for value, count in other.items():
-            self._count(accumulator, value, count)
-        return accumulator
-
-    def result(self, accumulator: dict[Any, int]) -> Any:
-        present = [value for value, count in accumulator.items() if count > 0]
-        return self._choose(present) if present else None
-
-
-def _extreme(call: AggregateCall, choose: Callable[..., Any]) -> Aggregate:
-    if call.type.root in ("FLOAT", "DOUBLE"):
-        raise UnsupportedPlan(f"aggregate {call.function} of {call.type}")
-    return RetractedExtreme(choose) if call.retracts else Extreme(choose)
+    def result(self, accumulator: tuple[Any, int]) -> Any:
+        total, count = accumulator
+        return None if total is None or not count else self._divide(total, count)
 
 
-@aggregate("$MIN$1")
-def _min(call: AggregateCall, settings: TableSettings) -> Aggregate:
-    return _extreme(call, min)
+def _division(total: LogicalType, result: LogicalType) -> Operation:
+    fit = fitting(result)
+    if total.root == "BIGINT":
+        return lambda value, count: fit(abs(value) // abs(count) * (1 if (value < 0) == (count < 0) else -1))
+    if total.root == "DOUBLE":
+        return lambda value, count: fit(value / count)
+    scale = max(total.scale, 6)
+
+    def divide(value: Decimal, count: int) -> Decimal | None:
+        quotient = to_decimal(DECIMALS.divide(value, Decimal(count)), _LONGEST_DECIMAL, scale)
+        return None if quotient is None else fit(quotient)
+
+    return divide
 
 
-@aggregate("$MAX$1")
-def _max(call: AggregateCall, settings: TableSettings) -> Aggregate:
-    return _extreme(call, max)
+@aggregate("$AVG$1")
+def _average(call: AggregateCall, settings: TableSettings) -> Aggregate:
+    _check_number(call)
+    return Average(call.argument_types[0], call.type)

@@ -1,0 +1,80 @@
+"""Mini-batches: functions that collect changes and handle them key by key (Flink: MapBundleFunction).
+
+Rules:
+
+- A bundle ends when it has as many changes as the option says, at every watermark, before every barrier, and
+  at the end of the input. So nothing of it is in a snapshot.
+- ``MiniBatchAssigner`` emits the watermarks that end bundles; they bear processing time or event time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from onceproof.engine.table.operators import Emit, TableContext, TableFunction
+from onceproof.engine.table.plans import Node, UnsupportedPlan
+from onceproof.engine.table.values import Row
+
+ENABLED: Final = "table.exec.mini-batch.enabled"
+SIZE: Final = "table.exec.mini-batch.size"
+
+
+def bundle_size(node: Node) -> int:
+    """Return the greatest number of changes in a bundle of a node; 0: it has no bundles.
+
+    Raises:
+        UnsupportedPlan: mini-batch is enabled without a size.
+    """
+    if node.option(ENABLED) != "true":
+        return 0
+    size = int(node.option(SIZE, "-1"))
+    if size <= 0:
+        raise UnsupportedPlan(f"a bundle of {size} rows")
+    return size
+
+
+class KeyedBundles(TableFunction):
+    """A function that collects changes by key.
+
+    Subclasses say what they keep of a key's changes (``add``), and what is done with it (``end``).
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self._size = size
+        self._count = 0
+        self._bundle: dict[Any, Any] = {}
+
+    def start(self, context: TableContext) -> None:
+        self._backend = context.backend
+
+    def add(self, collected: Any, kind: int, row: Row) -> Any:
+        """Return what is kept of the current key with a change more; ``collected`` is None at its first."""
+        raise NotImplementedError
+
+    def end(self, collected: Any, emit: Emit) -> None:
+        """Handle what was kept of the current key."""
+        raise NotImplementedError
+
+    def process(self, kind: int, row: Row, emit: Emit) -> None:
+        key = self._backend.current_key
+        self._bundle[key] = self.add(self._bundle.get(key), kind, row)
+        self._count += 1
+        if self._count >= self._size:
+            self.flush(emit)
+
+    def flush(self, emit: Emit) -> None:
+        """End the bundle."""
+        bundle, self._bundle, self._count = self._bundle, {}, 0
+        for key, collected in bundle.items():
+            self._backend.current_key = key
+            self.end(collected, emit)
+
+    def on_watermark(self, watermark: int, emit: Emit) -> None:
+        self.flush(emit)
+
+    def before_barrier(self, emit: Emit) -> None:
+        self.flush(emit)
+
+    def finish(self, emit: Emit) -> None:
+        self.flush(emit)
