@@ -4,15 +4,20 @@ Rules:
 
 - A bundle ends when it has as many changes as the option says, at every watermark, before every barrier, and
   at the end of the input. So nothing of it is in a snapshot.
-- ``MiniBatchAssigner`` emits the watermarks that end bundles; they bear processing time or event time.
+- Within a bundle the keys come in the order of Java's HashMap (``hash_order.py``).
+- ``mini-batch-assigner`` emits the watermarks that end bundles; they bear processing time or event time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+from onceproof.engine.key_identity import value_of
+from onceproof.engine.table.hash_order import HashOrder
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.plans import Node, UnsupportedPlan
+from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import Row
 
 ENABLED: Final = "table.exec.mini-batch.enabled"
@@ -37,11 +42,17 @@ class KeyedBundles(TableFunction):
     """A function that collects changes by key.
 
     Subclasses say what they keep of a key's changes (``add``), and what is done with it (``end``).
+
+    Args:
+        size: the greatest number of changes in a bundle.
+        key_types: the types of the columns of the key.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, key_types: Sequence[LogicalType]) -> None:
         super().__init__()
         self._size = size
+        self._order = HashOrder(key_types)
+        self._has_one_column = len(key_types) == 1
         self._count = 0
         self._bundle: dict[Any, Any] = {}
 
@@ -66,8 +77,13 @@ class KeyedBundles(TableFunction):
     def flush(self, emit: Emit) -> None:
         """End the bundle."""
         bundle, self._bundle, self._count = self._bundle, {}, 0
-        for key, collected in bundle.items():
-            self._backend.current_key = key
+        if not bundle:
+            return
+        entries = list(bundle.items())
+        keys = [value_of(key) for key, _ in entries]
+        rows = [(key,) for key in keys] if self._has_one_column else keys
+        for place in self._order.sorted(rows):
+            self._backend.current_key, collected = entries[place]
             self.end(collected, emit)
 
     def on_watermark(self, watermark: int, emit: Emit) -> None:

@@ -16,6 +16,7 @@ from onceproof.engine.table.ordering import fields_of, row_equality
 from onceproof.engine.table.plans import Node
 from onceproof.engine.table.settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
+from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import ADDS, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Row
 
 STATE = "groupAggregateState"
@@ -25,6 +26,7 @@ class GroupSpec(Struct, frozen=True):
     """What a group aggregate is to do."""
 
     grouping: tuple[int, ...]
+    key_types: tuple[LogicalType, ...]
     calls: tuple[AggregateCall, ...]
     counts_rows: bool
     """Whether rows are retracted, so that a group may end."""
@@ -133,7 +135,7 @@ class BundledGroupAggregate(KeyedBundles):
     """
 
     def __init__(self, spec: GroupSpec, settings: TableSettings, size: int) -> None:
-        super().__init__(size)
+        super().__init__(size, spec.key_types)
         self._groups = Groups(spec, settings)
         self._key_of = fields_of(spec.grouping)
 
@@ -166,8 +168,10 @@ def read_group(node: Node, given: TableStream) -> GroupSpec:
     """Read the specification of a node over rows of a stream."""
     attributes = node.attributes
     calls = read_calls(attributes["aggCalls"], given.type, attributes["aggCallNeedRetractions"])
+    grouping = tuple(attributes["grouping"])
     return GroupSpec(
-        tuple(attributes["grouping"]),
+        grouping,
+        tuple([given.type.types[place] for place in grouping]),
         tuple(calls),
         attributes["needRetraction"],
         attributes["generateUpdateBefore"],
