@@ -43,6 +43,8 @@ def _user(call: AggregateCall, settings: TableSettings) -> Aggregate:
     function: Any = settings.functions.get(call.function)
     if function is None:
         raise UnsupportedPlan(f"user function {call.function}")
+    if hasattr(function, "aggregate"):
+        function = function.aggregate(call.argument_types, call.type)
     if isinstance(function, type):
         function = function()
     if not hasattr(function, "create_accumulator"):

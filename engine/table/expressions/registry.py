@@ -218,6 +218,8 @@ def _compile_call(call: Call, scope: Scope) -> Evaluate:
         function = scope.functions.get(call.name)
         if function is None:
             raise UnsupportedPlan(f"user function {call.name}")
+        if hasattr(function, "scalar"):
+            function = function.scalar([each.type for each in call.operands], call.type)
         return _user_call(function, [compile_expression(each, scope) for each in call.operands])
     build = load_functions().get(call.name)
     if build is None:

@@ -6,7 +6,7 @@ Rules:
 - A condition tests the row of the function. LEFT pads where no row is left.
 - UNNEST of NULL has no rows. Rows that are elements are taken apart; an element that is a NULL row is left
   out. A multiset gives each element as often as it counts.
-- A function in Python returns an iterable of rows, or None; a row of one column may be a bare value.
+- A function of the user returns an iterable of rows (``user_functions.py``).
 """
 
 from __future__ import annotations
@@ -91,21 +91,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Call, Sequence[Evaluate]], Rows]]] = {
 
 
 def _user_rows(function: Callable[..., Any], call: Call, operands: Sequence[Evaluate]) -> Rows:
-    width = len(call.type.fields) if call.type.root in _ROWS else 1
-
-    def rows(left: Row) -> Iterable[Row]:
-        found = function(*[operand(left) for operand in operands])
-        if found is None:
-            return ()
-        if width == 1:
-            return [tuple(each) if _is_row(each) else (each,) for each in found]
-        return [tuple(each) for each in found]
-
-    return rows
-
-
-def _is_row(value: Any) -> bool:
-    return isinstance(value, tuple) or hasattr(value, "get_row_kind")
+    if hasattr(function, "rows"):
+        function = function.rows([each.type for each in call.operands], call.type)
+    return lambda left: function(*[operand(left) for operand in operands])
 
 
 def table_function(data: Mapping[str, Any], settings: TableSettings, moment: Moment) -> Rows:
