@@ -8,6 +8,8 @@ Rules:
   change the list that they are given; who stores it writes it back. ``merge`` never keeps nor changes what it
   merges from.
 - A FILTER that is not TRUE keeps a row from its call.
+- A call that says that it need not retract is not asked to, even where its node gets retractions: such is MAX
+  over what only grows.
 - Calls with DISTINCT over the same arguments and filter share one set of values, a unit. Where rows are
   retracted, the set counts each value: its first copy is added to the aggregates, its last one retracted. A
   count below zero, of a value retracted before it came, adds nothing when it comes.
@@ -93,6 +95,7 @@ class Unit(Struct, frozen=True):
     places: tuple[int, ...]
     """Where the results are among those of all calls."""
     is_distinct: bool
+    retracts: bool
 
 
 class AggregateSet:
@@ -109,9 +112,13 @@ class AggregateSet:
     def __init__(self, calls: Sequence[AggregateCall], settings: TableSettings) -> None:
         self._size = len(calls)
         self.units = _units(calls, settings)
-        self._feeds = [
-            (place, each.aggregate.add, each.aggregate.retract, each.values_of, each.filter)
+        self._adds = [
+            (place, each.aggregate.add, each.values_of, each.filter) for place, each in enumerate(self.units)
+        ]
+        self._retracts = [
+            (place, each.aggregate.retract, each.values_of, each.filter)
             for place, each in enumerate(self.units)
+            if each.retracts
         ]
         self._results = [each.aggregate.result for each in self.units]
         self._is_plain = not any(each.is_distinct for each in self.units)
@@ -122,13 +129,13 @@ class AggregateSet:
 
     def add(self, accumulators: Accumulators, row: Row) -> None:
         """Add a row."""
-        for place, add, _, values_of, condition in self._feeds:
+        for place, add, values_of, condition in self._adds:
             if condition is None or row[condition]:
                 accumulators[place] = add(accumulators[place], values_of(row))
 
     def retract(self, accumulators: Accumulators, row: Row) -> None:
         """Take a row away."""
-        for place, _, retract, values_of, condition in self._feeds:
+        for place, retract, values_of, condition in self._retracts:
             if condition is None or row[condition]:
                 accumulators[place] = retract(accumulators[place], values_of(row))
 
@@ -157,11 +164,12 @@ def _units(calls: Sequence[AggregateCall], settings: TableSettings) -> list[Unit
             shared.setdefault((call.arguments, call.filter), []).append(place)
         else:
             aggregate = create_aggregate(call, settings)
-            units.append(Unit(aggregate, fields_of(call.arguments), call.filter, (place,), is_distinct=False))
+            values_of = fields_of(call.arguments)
+            units.append(Unit(aggregate, values_of, call.filter, (place,), False, call.retracts))
     for (arguments, condition), places in shared.items():
         own = [calls[place] for place in places]
         aggregates = [create_aggregate(call, settings) for call in own]
         retracts = any(call.retracts for call in own)
         distinct = DistinctValues(aggregates, own[0].argument_types, retracts)
-        units.append(Unit(distinct, fields_of(arguments), condition, tuple(places), is_distinct=True))
+        units.append(Unit(distinct, fields_of(arguments), condition, tuple(places), True, retracts))
     return units
