@@ -10,9 +10,9 @@ Rules:
 - Events are stored once. Nodes (pattern, event, node before) form a tree that partial matches share; where
   Flink tells the ways through one node apart by versions, each way has a node of its own here. What no match
   refers to is dropped when the state is stored.
-- Matches come in the order of their first events. With a skip strategy a complete match waits until no partial
-  match has an earlier first event; then it discards others by the strategy. Among equals the order is that of
-  Java's PriorityQueue.
+- Matches come in the order of their first events. With a skip strategy a complete match waits until no
+  partial match has an earlier first event; then it discards others by the strategy. Among equals the order is
+  that of Java's PriorityQueue.
 - A partial match times out when as much time as its window has passed since its first event.
 """
 
@@ -21,7 +21,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from onceproof.engine.cep.compiler import FINAL, IGNORE, PENDING, PROCEED, STOP, TAKE, Compiler, State, Transition
+from onceproof.engine.cep.compiler import (
+    FINAL,
+    IGNORE,
+    PENDING,
+    PROCEED,
+    STOP,
+    Compiler,
+    State,
+    Transition,
+)
 from onceproof.engine.cep.pattern import Pattern
 from onceproof.engine.cep.skipping import AfterMatchSkipStrategy
 
@@ -221,7 +230,7 @@ class Automaton:
         return each.node != NO_NODE and window_ms > 0 and now - since >= window_ms
 
     def _skipped(self, state: MatchState, complete: MatchQueue, partials: MatchQueue) -> list[Match]:
-        """Emit the complete matches that no earlier partial match can precede, and discard by the strategy."""
+        """Return the complete matches that no partial match can precede; they discard others."""
         waiting = state.completed
         for each in complete.items:
             waiting.add(each)
@@ -297,6 +306,3 @@ class Automaton:
                         return way.target
                     stack.append(way.target)
         return None
-
-
-__all__ = ["TAKE", "Automaton", "Match", "MatchQueue", "MatchState", "Partial"]

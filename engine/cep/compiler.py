@@ -84,8 +84,10 @@ class Compiler:
         self._first_of_loop: dict[int, bool] = {}
         self._current = pattern
         self._following: Pattern | None = None
-        if pattern.strategy == NOT_FOLLOW and FIRST_AND_LAST not in pattern.windows_ms and not any(
-            FIRST_AND_LAST in each.windows_ms for each in _chain(pattern)
+        if (
+            pattern.strategy == NOT_FOLLOW
+            and FIRST_AND_LAST not in pattern.windows_ms
+            and not any(FIRST_AND_LAST in each.windows_ms for each in _chain(pattern))
         ):
             raise MalformedPatternException(
                 "NotFollowedBy is not supported without windowTime as a last part of a Pattern!"
@@ -132,7 +134,7 @@ class Compiler:
 
     def _middle(self, sink: State) -> State:
         """Create the states of all patterns but the first."""
-        while self._current.previous is not None:
+        while (previous := self._current.previous) is not None:
             current = self._current
             if current.strategy == NOT_FOLLOW:
                 if sink.kind == FINAL and (self.window_ms > 0 or current.windows_ms):
@@ -141,7 +143,7 @@ class Compiler:
                 sink = self._not_next(sink)
             else:
                 sink = self._convert(sink)
-            self._following, self._current = current, current.previous
+            self._following, self._current = current, previous
             window = self._current.windows_ms.get(FIRST_AND_LAST)
             if window is not None and (not self.window_ms or window < self.window_ms):
                 self.window_ms = window
@@ -356,7 +358,7 @@ class Compiler:
             state.add(PROCEED, self._stop(condition, following.name), condition)
 
     def _without_nots(self, sink: State) -> State:
-        """Return the state for after an event of an optional pattern: what must not precede it no longer stops."""
+        """Return what follows an event of an optional pattern: the patterns before it no longer stop."""
         nots = self._nots()
         if not nots or not self._current.is_optional:
             return sink

@@ -155,6 +155,8 @@ class Pattern:
         """Let the pattern be absent."""
         if self.strategy in (NOT_FOLLOW, NOT_NEXT):
             raise MalformedPatternException("NOT pattern cannot be optional")
+        if self.previous is not None and self.previous.is_greedy:
+            raise MalformedPatternException("Optional pattern cannot be preceded by greedy pattern")
         self.is_optional = True
         return self
 
@@ -189,7 +191,9 @@ class Pattern:
         if not self.repeats:
             raise MalformedPatternException("Combinations not applicable to " + self.strategy + "!")
         if self.inner_strategy in (STRICT, SKIP_TILL_ANY):
-            raise MalformedPatternException("You can apply apply either combinations or consecutive, not both!")
+            raise MalformedPatternException(
+                "You can apply apply either combinations or consecutive, not both!"
+            )
         self.inner_strategy = strategy
         return self
 

@@ -179,8 +179,8 @@ class GroupWindow(TableFunction):
                 self._windows.remove(window)
 
     def _all(self) -> list[tuple[tuple[int, int], list[Any]]]:
-        windows = [(tuple(window), list(held)) for window, held in self._windows.items()]
-        return sorted(windows, key=lambda each: each[0])  # type: ignore[arg-type, return-value]
+        windows = [((start, end), list(held)) for (start, end), held in self._windows.items()]
+        return sorted(windows, key=lambda each: each[0])
 
     def _fire(self, window: tuple[int, int], held: list[Any], emit: Emit) -> None:
         key = self._context.key
@@ -225,7 +225,8 @@ class CountWindow(TableFunction):
         self._state = context.value_state("countWindows")
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
-        number, windows = self._state.value() or (0, {})
+        held: tuple[int, dict[int, Any]] = self._state.value() or (0, {})
+        number, windows = held
         if number % self._slide == 0:
             windows[number] = self._aggregates.create()
         for first in list(windows):
@@ -266,9 +267,11 @@ def translate_group_window(
     attributes = node.attributes
     if node.option("table.exec.mini-batch.enabled") == "true":
         raise UnsupportedPlan("a group window aggregate with mini-batch")
-    spec = _spec_of(node, translation.settings, tuple(read_calls(
-        attributes["aggCalls"], given.type, attributes["needRetraction"]
-    )))
+    spec = _spec_of(
+        node,
+        translation.settings,
+        tuple(read_calls(attributes["aggCalls"], given.type, attributes["needRetraction"])),
+    )
     counts = attributes["window"].get("isTimeWindow") is False
     make = partial(CountWindow if counts else GroupWindow, spec, translation.settings)
     return translation.keyed(node, given, spec.grouping, make)

@@ -237,9 +237,7 @@ def translate_match(node: Node, inputs: Sequence[TableStream], translation: Tran
     order = read_order(data["orderBy"])
     names = node.output.names[len(partition) :]
     interval = data.get("interval")
-    if interval is not None and not interval["type"].startswith("INTERVAL") or (
-        interval is not None and any(unit in interval["type"] for unit in ("YEAR", "MONTH"))
-    ):
+    if interval is not None and any(unit in interval["type"] for unit in ("YEAR", "MONTH")):
         raise UnsupportedPlan("WITHIN of months")
     types = given.type.types
     spec = MatchSpec(

@@ -21,7 +21,14 @@ from onceproof.engine.cep.automaton import Match
 from onceproof.engine.cep.conditions import ConditionContext
 from onceproof.engine.table.aggregates.registry import AggregateCall, create_aggregate, load_aggregates
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, compile_expression
-from onceproof.engine.table.expressions.rex import Call, Expression, Literal, PatternRef, read_expression, walk
+from onceproof.engine.table.expressions.rex import (
+    Call,
+    Expression,
+    Literal,
+    PatternRef,
+    read_expression,
+    walk,
+)
 from onceproof.engine.table.operators import Moment
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.engine.table.settings import TableSettings

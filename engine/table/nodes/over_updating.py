@@ -96,7 +96,7 @@ class UpdatingOver(TableFunction):
         index, found = self._find(places, row)
         new_id = self._next_id.value() or 0
         peers = places[index] if found else []
-        before = self._accumulators.get(self._name(peers)) if found else None
+        before: Any = self._accumulators.get(self._name(peers)) if found else None
         if self._spec.is_rows and found:
             held = copy.deepcopy(before)
         else:

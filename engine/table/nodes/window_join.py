@@ -44,10 +44,8 @@ class WindowJoin(TableFunction):
         self._clock = windowings[0].clock
         self._ends = [each.end_column for each in windowings]
         self._pads = [(None,) * width for width in widths]
-        holds = matcher(spec.condition, settings.scope(self.moment))
-        has_null = null_test(spec.left_not_null)
-        # Rows of one key have NULL in the same columns, so the left row speaks for both.
-        self._matches = lambda left, right: not has_null(left) and (holds is None or holds(left, right))
+        self._holds = matcher(spec.condition, settings.scope(self.moment))
+        self._has_null = null_test(spec.left_not_null)
 
     def start(self, context: TableContext) -> None:
         self._timers = context.timers
@@ -79,6 +77,10 @@ class WindowJoin(TableFunction):
             self._join(left, right, emit)
             for side in self._sides:
                 side.remove(end)
+
+    def _matches(self, left: Row, right: Row) -> bool:
+        # Rows of one key have NULL in the same columns, so the left row speaks for both.
+        return not self._has_null(left) and (self._holds is None or self._holds(left, right))
 
     def _join(self, left: list[Row], right: list[Row], emit: Emit) -> None:
         kind, matches = self._spec.kind, self._matches

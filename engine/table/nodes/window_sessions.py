@@ -182,4 +182,3 @@ class SessionAggregate(Sessions[list[Any]]):
             keys = (key,) if len(self._grouping) == 1 else tuple(key)
             results = self._aggregates.results(accumulators)
             emit((INSERT, (*keys, *results, *self._properties.of(start, end))))
-

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from onceproof.engine.table.nodes.windows import Windowing, read_windowing
 from onceproof.engine.table.nodes.window_sessions import SessionRows
+from onceproof.engine.table.nodes.windows import Windowing, read_windowing
 from onceproof.engine.table.operators import Emit, TableFunction
 from onceproof.engine.table.plans import Node
 from onceproof.engine.table.translation import TableStream, Translation, translator

@@ -237,4 +237,3 @@ class WindowProperties:
         if "Rowtime" in self._kinds:
             values["Rowtime"] = self._clock.to_moment(end - 1) * NANOS_PER_MS
         return [values.get(kind) for kind in self._kinds]
-
