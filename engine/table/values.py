@@ -81,6 +81,8 @@ def to_scale(value: Decimal, scale: int) -> Decimal:
 
 def to_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
     """Return a decimal in a type DECIMAL(precision, scale); NULL where it has too many digits."""
+    if value.adjusted() > precision:
+        return None
     scaled = to_scale(value, scale)
     return scaled if scaled.adjusted() < precision - scale or not scaled else None
 

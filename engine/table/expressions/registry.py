@@ -54,6 +54,9 @@ FUNCTION_MODULES: Final = (
     "json_functions",
     "mathematics",
     "system",
+    "formats",
+    "bitmaps",
+    "structures",
 )
 """The modules of this package that register functions; those that do not exist yet are passed over."""
 
