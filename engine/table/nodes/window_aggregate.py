@@ -27,7 +27,13 @@ from msgspec import Struct
 from onceproof.engine.table.aggregates.accumulation import AggregateSet
 from onceproof.engine.table.aggregates.registry import AggregateCall, read_calls
 from onceproof.engine.table.nodes.window_sessions import SessionAggregate, SessionSpec
-from onceproof.engine.table.nodes.windows import TimeOf, Windowing, WindowProperties, read_windowing
+from onceproof.engine.table.nodes.windows import (
+    KeepsWatermark,
+    TimeOf,
+    Windowing,
+    WindowProperties,
+    read_windowing,
+)
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.ordering import fields_of, key_codec
 from onceproof.engine.table.plans import Node, UnsupportedPlan
@@ -60,7 +66,7 @@ def slice_end_of(windowing: Windowing, time_of: TimeOf | None) -> TimeOf:
     return lambda row: end(time(row))
 
 
-class WindowAggregate(TableFunction):
+class WindowAggregate(KeepsWatermark):
     """The only phase, or with a slice column the second one."""
 
     def __init__(self, spec: WindowAggregateSpec, settings: TableSettings) -> None:

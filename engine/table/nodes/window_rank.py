@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from onceproof.engine.table.nodes.windows import Windowing, read_windowing, require_rowtime
-from onceproof.engine.table.operators import Emit, TableContext, TableFunction
+from onceproof.engine.table.nodes.windows import KeepsWatermark, Windowing, read_windowing, require_rowtime
+from onceproof.engine.table.operators import Emit, TableContext
 from onceproof.engine.table.ordering import SortField, read_order, sort_key
 from onceproof.engine.table.plans import Node, UnsupportedPlan
 from onceproof.engine.table.translation import TableStream, Translation, translator
@@ -24,7 +24,7 @@ from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import INSERT, NANOS_PER_MS, Row
 
 
-class AttachedWindows(TableFunction):
+class AttachedWindows(KeepsWatermark):
     """Keeps rows by window, and emits them when it fires; subclasses say which."""
 
     def __init__(self, windowing: Windowing) -> None:

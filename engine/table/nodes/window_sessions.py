@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from onceproof.engine.table.aggregates.accumulation import AggregateSet
 from onceproof.engine.table.aggregates.registry import AggregateCall
-from onceproof.engine.table.nodes.windows import Windowing, WindowProperties
+from onceproof.engine.table.nodes.windows import KeepsWatermark, Windowing, WindowProperties
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.settings import TableSettings
 from onceproof.engine.table.values import ADDS, INSERT, NANOS_PER_MS, Row
@@ -143,7 +143,7 @@ class SessionRows(Sessions[list[Any]]):
             emit((kind, tuple(row) + bounds))
 
 
-class SessionAggregate(Sessions[list[Any]]):
+class SessionAggregate(KeepsWatermark, Sessions[list[Any]]):
     """Aggregates the rows of a session (Flink: UnsliceWindowAggProcessor).
 
     The content is the number of rows and the accumulators.

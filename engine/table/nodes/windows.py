@@ -23,13 +23,21 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.functions import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
+from onceproof.engine.state.descriptors import ListStateDescriptor
 from onceproof.engine.table.expressions.calendar import Zone, session_zone
 from onceproof.engine.table.expressions.registry import FunctionFailed
-from onceproof.engine.table.operators import Moment
+from onceproof.engine.table.operators import Emit, Moment, TableFunction
 from onceproof.engine.table.plans import InvalidPlan, Node, UnsupportedPlan
 from onceproof.engine.table.settings import TableSettings
 from onceproof.engine.table.types import LogicalType, read_type
 from onceproof.engine.table.values import NANOS_PER_MS, Row
+from onceproof.engine.types import Types
 
 TimeOf: TypeAlias = Callable[[Row], int]
 
@@ -220,6 +228,24 @@ def require_rowtime(windowing: Windowing, what: str) -> None:
     """Refuse windows in processing time. Raises UnsupportedPlan."""
     if not windowing.is_rowtime:
         raise UnsupportedPlan(f"{what} in processing time")
+
+
+class KeepsWatermark(TableFunction, CheckpointedFunction):
+    """A function whose watermark is in its checkpoints, unlike that of others (Flink: WindowAggOperator).
+
+    So a row that was late before a failure is late after it.
+    """
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        self._watermarks = context.get_union_list_state(ListStateDescriptor("watermark", Types.LONG()))
+        self._restored = min(self._watermarks.get() or (), default=MIN_WATERMARK)
+        self.moment.watermark = self._restored
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        self._watermarks.update([self.moment.watermark])
+
+    def on_watermark(self, watermark: int, emit: Emit) -> None:
+        self.moment.watermark = max(watermark, self._restored)
 
 
 class WindowProperties:
