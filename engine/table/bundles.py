@@ -76,15 +76,17 @@ class KeyedBundles(TableFunction):
 
     def flush(self, emit: Emit) -> None:
         """End the bundle."""
-        bundle, self._bundle, self._count = self._bundle, {}, 0
-        if not bundle:
-            return
-        entries = list(bundle.items())
+        for key, collected in self.take():
+            self._backend.current_key = key
+            self.end(collected, emit)
+
+    def take(self) -> list[tuple[Any, Any]]:
+        """Begin a new bundle; return what the last one has: the identities of its keys, and what was kept."""
+        entries = list(self._bundle.items())
+        self._bundle, self._count = {}, 0
         keys = [value_of(key) for key, _ in entries]
         rows = [(key,) for key in keys] if self._has_one_column else keys
-        for place in self._order.sorted(rows):
-            self._backend.current_key, collected = entries[place]
-            self.end(collected, emit)
+        return [entries[place] for place in self._order.sorted(rows)]
 
     def on_watermark(self, watermark: int, emit: Emit) -> None:
         self.flush(emit)

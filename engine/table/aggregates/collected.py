@@ -1,4 +1,4 @@
-"""LISTAGG, COLLECT, ARRAY_AGG, JSON_OBJECTAGG, JSON_ARRAYAGG and BITMAP_BUILD_AGG: all values of a group.
+"""LISTAGG, COLLECT, ARRAY_AGG, JSON_OBJECTAGG and JSON_ARRAYAGG: all values of a group.
 
 With retractions a list takes away the first equal element. One that is not there yet waits in a second list
 for a merge (Flink: ListAggWithRetractAggFunction, ArrayAggFunction).
@@ -153,21 +153,6 @@ class Collection(Aggregate):
 @aggregate("$COLLECT$1")
 def _collect(call: AggregateCall, settings: TableSettings) -> Aggregate:
     return Collection(call)
-
-
-class Bitmap(Collection):
-    """BITMAP_BUILD_AGG: the set of INTs that are not NULL.
-
-    A value of type BITMAP is a tuple of them, ascending as unsigned numbers.
-    """
-
-    def result(self, accumulator: dict[int, int]) -> Any:
-        return tuple(sorted(accumulator, key=lambda value: value & 0xFFFFFFFF)) if accumulator else None
-
-
-@aggregate("$BITMAP_BUILD_AGG$1")
-def _bitmap(call: AggregateCall, settings: TableSettings) -> Aggregate:
-    return Bitmap(call)
 
 
 # ---- JSON: the planner wraps values into JSON_STRING, so they are texts in JSON already

@@ -24,7 +24,16 @@ from onceproof.engine.table.settings import TableSettings
 from onceproof.engine.table.types import LogicalType, read_type
 from onceproof.engine.table.values import Row
 
-AGGREGATE_MODULES: Final = ("basic", "extremes", "collected", "ordered", "positions", "statistics", "user")
+AGGREGATE_MODULES: Final = (
+    "basic",
+    "extremes",
+    "collected",
+    "bitmaps",
+    "ordered",
+    "positions",
+    "statistics",
+    "user",
+)
 """The modules of this package that register functions; those that do not exist yet are passed over."""
 
 

@@ -1,4 +1,4 @@
-"""PERCENTILE; STDDEV and VAR are sums, counts and arithmetic in plans."""
+"""PERCENTILE, and what STDDEV and VAR are made from in plans."""
 
 from __future__ import annotations
 
@@ -91,3 +91,63 @@ def _percentile(values: Sequence[tuple[float, int]], position: float) -> float:
 @aggregate("$PERCENTILE$1")
 def _percentiles(call: AggregateCall, settings: TableSettings) -> Aggregate:
     return Percentile(is_array=call.argument_types[1].root == "ARRAY")
+
+
+class SquaredDistances(Aggregate):
+    """The sum of squared distances from the mean, by Welford's algorithm (Flink: WelfordM2AggFunction).
+
+    The accumulator is the number of values, their mean and the sum. Below one value nothing is summed up; a
+    sum below zero, of retractions that match no value, is NULL.
+    """
+
+    def create(self) -> tuple[int, float, float]:
+        return 0, 0.0, 0.0
+
+    def add(self, accumulator: tuple[int, float, float], values: Row) -> tuple[int, float, float]:
+        if values[0] is None:
+            return accumulator
+        count, mean, total = accumulator
+        count += 1
+        if count <= 0:
+            return count, mean, total
+        value = float(values[0])
+        distance = value - mean
+        mean += distance / count
+        return count, mean, total + distance * (value - mean)
+
+    def retract(self, accumulator: tuple[int, float, float], values: Row) -> tuple[int, float, float]:
+        if values[0] is None:
+            return accumulator
+        count, mean, total = accumulator
+        count -= 1
+        if count <= 0:
+            return (0, 0.0, 0.0) if count == 0 else (count, mean, total)
+        value = float(values[0])
+        distance = value - mean
+        mean -= distance / count
+        return count, mean, total - (value - mean) * distance
+
+    def merge(
+        self, accumulator: tuple[int, float, float], other: tuple[int, float, float]
+    ) -> tuple[int, float, float]:
+        (count, mean, total), (more, other_mean, other_total) = accumulator, other
+        if more <= 0:
+            count += more
+            return (count, 0.0, 0.0) if count <= 0 else (count, mean, total)
+        if count == 0:
+            return other
+        both = count + more
+        if both <= 0:
+            return both, 0.0, 0.0
+        distance = other_mean - mean
+        mean += more / both * distance
+        return both, mean, total + other_total + float(count) * more / both * distance * distance
+
+    def result(self, accumulator: tuple[int, float, float]) -> float | None:
+        count, _, total = accumulator
+        return None if count <= 0 or total < 0 else total
+
+
+@aggregate("$$WELFORD_M2$1$1")
+def _squared_distances(call: AggregateCall, settings: TableSettings) -> Aggregate:
+    return SquaredDistances()

@@ -266,3 +266,90 @@ def translate_global_aggregate(
     )
     make = partial(GlobalAggregate, spec, translation.settings, bundle_size(node))
     return translation.keyed(node, inputs[0], grouping, make)
+
+
+class IncrementalAggregate(MergedBundles):
+    """Joins both halves of a split DISTINCT (Flink: MiniBatchIncrementalGroupAggFunction).
+
+    It merges bundles by the partial key (the group and a bucket of the distinct values), adds the values that
+    are new there to the accumulators of the group, and sends these to the global phase. Only the sets of
+    values are state.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[AggregateCall],
+        key_types: Sequence[LogicalType],
+        final: Sequence[int],
+        ttl_ms: int,
+        settings: TableSettings,
+        size: int,
+    ) -> None:
+        super().__init__(AggregateSet(calls, settings), key_types, size)
+        self._final_key = fields_of(final)
+        self._final_types = [key_types[place] for place in final]
+        self._call_count = len(calls)
+        self._ttl_ms = ttl_ms
+
+    def start(self, context: TableContext) -> None:
+        super().start(context)
+        self._seen = context.value_state("incrementalGroupAggregateState", self._ttl_ms)
+
+    def flush(self, emit: Emit) -> None:
+        finals: dict[Any, tuple[Row, Group]] = {}
+        for backend_key, (key, more) in self.take():
+            self._backend.current_key = backend_key
+            final_key = self._final_key(key)
+            name = identity(final_key)
+            if name not in finals:
+                finals[name] = final_key, Group(0, self._aggregates.create())
+            group = finals[name][1]
+            group.count += more.count
+            self._merge(group, more)
+        groups = list(finals.values())
+        for place in HashOrder(self._final_types).sorted([key for key, _ in groups]):
+            key, group = groups[place]
+            emit((INSERT, (*key, group.count, self._by_call(group))))
+
+    def _merge(self, group: Group, more: Group) -> None:
+        """Merge the accumulators of the current partial key into those of its group."""
+        seen = self._seen.value() or {}
+        for place, unit in enumerate(self._aggregates.units):
+            if unit.is_distinct:
+                group.accumulators[place][0] = seen.setdefault(place, {})
+            group.accumulators[place] = unit.aggregate.merge(
+                group.accumulators[place], more.accumulators[place]
+            )
+        if seen:
+            self._seen.update(seen)
+
+    def _by_call(self, group: Group) -> list[Any]:
+        """Return the accumulators as the global phase has them: one for each call, without DISTINCT."""
+        accumulators: list[Any] = [None] * self._call_count
+        for unit, own in zip(self._aggregates.units, group.accumulators, strict=True):
+            for place, accumulator in zip(unit.places, own[1] if unit.is_distinct else (own,), strict=True):
+                accumulators[place] = accumulator
+        return accumulators
+
+
+@translator("incremental-group-aggregate", 1)
+def translate_incremental_aggregate(
+    node: Node, inputs: Sequence[TableStream], translation: Translation
+) -> TableStream:
+    """Add the operator, under the partial key: the first columns of its input."""
+    attributes = node.attributes
+    given = read_type(attributes["partialLocalAggInputRowType"])
+    calls = read_calls(
+        attributes["partialOriginalAggCalls"], given, attributes["partialAggCallNeedRetractions"]
+    )
+    partial_key = tuple(attributes["partialAggGrouping"])
+    make = partial(
+        IncrementalAggregate,
+        calls,
+        [inputs[0].type.types[place] for place in partial_key],
+        tuple(attributes["finalAggGrouping"]),
+        node.ttl_ms(),
+        translation.settings,
+        bundle_size(node),
+    )
+    return translation.keyed(node, inputs[0], partial_key, make)
