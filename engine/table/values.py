@@ -84,7 +84,9 @@ def to_decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
     if value.adjusted() > precision:
         return None
     scaled = to_scale(value, scale)
-    return scaled if scaled.adjusted() < precision - scale or not scaled else None
+    if not scaled:
+        return abs(scaled)
+    return scaled if scaled.adjusted() < precision - scale else None
 
 
 def to_float32(value: float) -> float:

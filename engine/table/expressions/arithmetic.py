@@ -165,13 +165,21 @@ def _of_times(call: Call, first: LogicalType, second: LogicalType) -> Operation:
     if roots[0] == roots[1] and roots[0] in _INTERVALS:
         return _OPERATIONS[name][0]
     if second.root in _INTERVALS:
-        return _moved(first, second, sign)
+        return _moved_in_type(first, second, sign, call.type)
     if first.root in _INTERVALS:
-        moved = _moved(second, first, 1)
+        moved = _moved_in_type(second, first, 1, call.type)
         return lambda one, other: moved(other, one)
     if name == "$-$1" and call.type.root in _INTERVALS:
         return _difference(first, second, call.type)
     raise UnsupportedPlan(f"function {name} of {roots[0]} and {roots[1]}")
+
+
+def _moved_in_type(time: LogicalType, interval: LogicalType, sign: int, result: LogicalType) -> Operation:
+    """Return the addition of an interval; a date to which hours are added becomes a timestamp."""
+    if time.root == "DATE" and result.root in TIMESTAMPS:
+        moved = _moved(result, interval, sign)
+        return lambda days, by: moved(days * NANOS_PER_DAY, by)
+    return _moved(time, interval, sign)
 
 
 def _moved(time: LogicalType, interval: LogicalType, sign: int) -> Operation:

@@ -103,8 +103,11 @@ def _read(data: bytes) -> Iterable[int]:
             (pairs,) = struct.unpack_from("<H", data, at)
             spans = struct.unpack_from(f"<{2 * pairs}H", data, at + 2)
             at += 2 + 4 * pairs
-            lows = [low for start, more in zip(spans[::2], spans[1::2], strict=True)
-                    for low in range(start, start + more + 1)]
+            lows = [
+                low
+                for start, more in zip(spans[::2], spans[1::2], strict=True)
+                for low in range(start, start + more + 1)
+            ]
         elif last < _LARGEST_ARRAY:
             lows = list(struct.unpack_from(f"<{last + 1}H", data, at))
             at += 2 * (last + 1)

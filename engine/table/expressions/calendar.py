@@ -8,6 +8,7 @@ twice is the first.
 from __future__ import annotations
 
 import re
+from datetime import UTC as UTC_TIME
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Final
@@ -19,6 +20,8 @@ from onceproof.engine.table.values import NANOS_PER_MS
 MS_PER_DAY: Final = 86_400_000
 EPOCH_JULIAN: Final = 2_440_588
 _EPOCH: Final = datetime(1970, 1, 1)
+_CYCLE_MS: Final = 146_097 * MS_PER_DAY
+_RANGE_MS: Final = 4 * _CYCLE_MS
 _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 _SHORT_ZONES: Final = {
     "EST": "-05:00",
@@ -86,6 +89,13 @@ def months_between(later: int, earlier: int, later_ms: int = 0, earlier_ms: int 
     return months - ((add_months(earlier, months), earlier_ms) > (later, later_ms))
 
 
+def _within(milliseconds: int) -> int:
+    """Return a moment with the same offset in the years that Python knows: dates repeat after 400 years."""
+    if -_RANGE_MS < milliseconds < _RANGE_MS:
+        return milliseconds
+    return milliseconds % _CYCLE_MS
+
+
 class Zone:
     """A time zone; all moments are milliseconds."""
 
@@ -99,11 +109,8 @@ class Zone:
         """Return the offset at a moment."""
         if self.fixed_ms is not None:
             return self.fixed_ms
-        try:
-            moment = (_EPOCH + timedelta(milliseconds=utc_ms)).replace(tzinfo=timezone.utc)
-            offset = moment.astimezone(self._zone).utcoffset()
-        except OverflowError:
-            return 0
+        moment = (_EPOCH + timedelta(milliseconds=_within(utc_ms))).replace(tzinfo=UTC_TIME)
+        offset = moment.astimezone(self._zone).utcoffset()
         assert offset is not None
         return offset // timedelta(milliseconds=1)
 
@@ -115,7 +122,7 @@ class Zone:
         """Return the moment of a local reading."""
         if self.fixed_ms is not None:
             return local_ms - self.fixed_ms
-        offset = (_EPOCH + timedelta(milliseconds=local_ms)).replace(tzinfo=self._zone).utcoffset()
+        offset = (_EPOCH + timedelta(milliseconds=_within(local_ms))).replace(tzinfo=self._zone).utcoffset()
         assert offset is not None
         return local_ms - offset // timedelta(milliseconds=1)
 
@@ -130,11 +137,11 @@ class Zone:
 
     def name(self, utc_ms: int) -> str:
         """Return the abbreviation of the zone at a moment."""
-        moment = (_EPOCH + timedelta(milliseconds=utc_ms)).replace(tzinfo=timezone.utc)
+        moment = (_EPOCH + timedelta(milliseconds=_within(utc_ms))).replace(tzinfo=UTC_TIME)
         return moment.astimezone(self._zone).tzname() or "UTC"
 
 
-UTC: Final = Zone(timezone.utc)
+UTC: Final = Zone(UTC_TIME)
 
 
 @lru_cache(maxsize=256)

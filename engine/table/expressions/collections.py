@@ -26,7 +26,9 @@ Values = tuple[Any, ...]
 Pairs = tuple[tuple[Any, Any], ...]
 
 
-def _elements(call: Call, operands: Sequence[Evaluate], kinds: Sequence[LogicalType], scope: Scope) -> list[Evaluate]:
+def _elements(
+    call: Call, operands: Sequence[Evaluate], kinds: Sequence[LogicalType], scope: Scope
+) -> list[Evaluate]:
     """Return operands in the types of the elements."""
     given = [operand.type for operand in call.operands]
     return [as_type(*parts, scope) for parts in zip(operands, given, kinds, strict=True)]
@@ -105,10 +107,6 @@ def _key(value: Any) -> Any:
     return identity((value,))
 
 
-def _distinct(values: Iterable[Any]) -> Values:
-    return tuple({_key(value): value for value in reversed(tuple(values))}.values())[::-1]
-
-
 def _first_of_each(values: Iterable[Any]) -> Values:
     found: dict[Any, Any] = {}
     for value in values:
@@ -141,7 +139,7 @@ def _sort(values: Values, ascending: bool = True, nulls_first: bool | None = Non
     others = [value for value in values if value is not None]
 
     def compare(first: Any, second: Any) -> int:
-        return (first > second) - (first < second)
+        return 1 if first > second else -1 if first < second else 0
 
     rest = tuple(sorted(others, key=cmp_to_key(compare), reverse=not ascending))
     first = ascending if nulls_first is None else nulls_first
@@ -238,10 +236,10 @@ def _array_join(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evalu
         values, mark = array(row), separator(row)
         if values is None or mark is None:
             return None
-        null = replacement[0](row) if replacement else None
-        if replacement and null is None:
-            return None
-        return str(mark).join([each if each is not None else null for each in values if (each, null) != (None, None)])
+        if not replacement:
+            return str(mark).join([each for each in values if each is not None])
+        null = replacement[0](row)
+        return None if null is None else str(mark).join([null if each is None else each for each in values])
 
     return evaluate
 
@@ -294,17 +292,3 @@ def _map_from_arrays(call: Call, scope: Scope) -> Callable[[Values, Values], Pai
         return tuple(dict(zip(keys, values, strict=True)).items())
 
     return join
-
-
-def str_to_map(text: str, pairs_apart: str, value_apart: str, split: Callable[[str, str, int], list[str]]) -> Pairs:
-    """Return the map that a text describes; a pair without a value has NULL."""
-    if not text:
-        return ()
-    found: dict[str, str | None] = {}
-    for pair in split(text, pairs_apart, 0):
-        parts = split(pair, value_apart, 2)
-        if len(parts) < 2:
-            found[pair] = None
-        else:
-            found[parts[0]] = parts[1]
-    return tuple(found.items())

@@ -15,7 +15,7 @@ from onceproof.engine.table.values import Row
 
 def as_type(evaluate: Evaluate, given: LogicalType, wanted: LogicalType, scope: Scope) -> Evaluate:
     """Return the evaluation of an operand in the type of the result, where the planner adds no cast."""
-    if given.root == wanted.root and given.root != "DECIMAL" or given.root == "NULL":
+    if (given.root == wanted.root and given.root != "DECIMAL") or given.root == "NULL":
         return evaluate
     if given.as_nullable() == wanted.as_nullable():
         return evaluate

@@ -153,7 +153,9 @@ def _zone_text(moment: Moment, letter: str, width: int, new: bool) -> str:
         return moment.zone.name(moment.utc_ms)
     if letter == "X":
         short = f"{sign}{hours:02d}"
-        return "Z" if not offset else short if width == 1 else f"{short}{':' if width == 3 else ''}{minutes:02d}"
+        return (
+            "Z" if not offset else short if width == 1 else f"{short}{':' if width == 3 else ''}{minutes:02d}"
+        )
     return f"{sign}{hours:02d}{minutes:02d}"
 
 
@@ -236,7 +238,7 @@ def _reader(pattern: str, new: bool) -> Reader:
 
 
 def _is_number(letter: str, width: int) -> bool:
-    return letter in _NUMBERS and not (letter in "ML" and width >= 3) or letter in "yY"
+    return (letter in _NUMBERS and not (letter in "ML" and width >= 3)) or letter in "yY"
 
 
 def _names(letter: str, width: int, both: bool) -> str | None:
@@ -327,7 +329,7 @@ def parse_new(text: str, pattern: str) -> int | None:
         return None
     fields = _fields(reader, match)
     year = _number(fields, "yu", 1970)
-    if any([fields[letter][1] == 2 for letter in "yu" if letter in fields]):
+    if any(fields[letter][1] == 2 for letter in "yu" if letter in fields):
         year += 2000
     month, day = _month(fields), _number(fields, "d", 1)
     hour = _clock_hour(fields)

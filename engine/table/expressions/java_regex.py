@@ -1,4 +1,4 @@
-"""Patterns of java.util.regex as patterns of Python's ``re``.
+r"""Patterns of java.util.regex as patterns of Python's ``re``.
 
 ``java_pattern`` translates what is written otherwise: classes with unions and intersections, ``\\p{...}``,
 ``\\Q...\\E``, named groups, flags in the middle, and ``.``, which in Java does not match ``\\r`` and three

@@ -49,7 +49,7 @@ def _found(text: str, path: str) -> tuple[bool, Any]:
         return lax, compiled.read(parse_json(text))
     except JsonError:
         if lax:
-            return True, None
+            return True, None if compiled.definite else []
         raise
 
 
@@ -69,11 +69,7 @@ def _kind_test(name: str) -> Callable[[Any], bool]:
 
 
 @builder(
-    *[
-        f"$IS {word}JSON {kind}$1"
-        for word in ("", "NOT ")
-        for kind in ("VALUE", "OBJECT", "ARRAY", "SCALAR")
-    ]
+    *[f"$IS {word}JSON {kind}$1" for word in ("", "NOT ") for kind in ("VALUE", "OBJECT", "ARRAY", "SCALAR")]
 )
 def _is_json(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
     """NULL is no JSON: the test is never NULL."""
@@ -278,8 +274,7 @@ _RAW: Final = frozenset({"$JSON_OBJECT$1", "$JSON_ARRAY$1", "$JSON$1"})
 def _is_raw(operand: Any) -> bool:
     """Return whether an operand is JSON already, which is put in as it is."""
     return isinstance(operand, Call) and (
-        operand.name in _RAW
-        or operand.name.startswith(("$JSON_OBJECTAGG", "$JSON_ARRAYAGG"))
+        operand.name in _RAW or operand.name.startswith(("$JSON_OBJECTAGG", "$JSON_ARRAYAGG"))
     )
 
 

@@ -69,7 +69,9 @@ def print_json(value: Any) -> str:
 
 def scalar_text(value: Any) -> str:
     """Return a scalar as Java's ``String.valueOf``."""
-    return ("true" if value else "false") if isinstance(value, bool) else "null" if value is None else str(value)
+    return (
+        ("true" if value else "false") if isinstance(value, bool) else "null" if value is None else str(value)
+    )
 
 
 # ---- paths
@@ -77,9 +79,7 @@ def scalar_text(value: Any) -> str:
 _NAME: Final = re.compile(r"[^\s.\[\]()*?,'\"]+")
 _QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 _SLICE: Final = re.compile(r"(-?\d*):(-?\d*)")
-_COMPARISON: Final = re.compile(
-    r"@((?:\.[\w$-]+|\[[^\]]*\])*)\s*(?:(==|!=|<=|>=|<|>|=~)\s*(.+))?", re.DOTALL
-)
+_COMPARISON: Final = re.compile(r"@((?:\.[\w$-]+|\[[^\]]*\])*)\s*(?:(==|!=|<=|>=|<|>|=~)\s*(.+))?", re.DOTALL)
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -100,7 +100,8 @@ class JsonPath:
     def __init__(self, path: str) -> None:
         self._text = path.strip()
         self.definite = True
-        self._steps: list[Step] = []
+        self._steps: list[tuple[Step, bool]] = []
+        """Each with whether it must find something, as all do up to the first that may find more."""
         self._at = 1
         self._length = False
         if not self._text.startswith(("$", "@")):
@@ -111,13 +112,21 @@ class JsonPath:
     def read(self, value: Any) -> Any:
         """Return what the path names: a value, or a list where it is not definite. Raises JsonError."""
         found = [value]
-        for step in self._steps:
+        for step, required in self._steps:
             found = [each for one in found for each in step(one)]
+            if required and not found:
+                raise JsonError(f"No results for path: {self._text}")
         if not self.definite:
             return len(found) if self._length else found
-        if not found:
-            raise JsonError(f"No results for path: {self._text}")
         return (len(found[0]) if isinstance(found[0], (list, dict)) else None) if self._length else found[0]
+
+    def _leave(self) -> bool:
+        """From here on there may be several results; return whether so far there was one."""
+        before, self.definite = self.definite, False
+        return before
+
+    def _add(self, step: Step) -> None:
+        self._steps.append((step, self.definite))
 
     def _fail(self) -> NoReturn:
         raise JsonError(f"Could not parse token starting at position {self._at}: {self._text}")
@@ -129,7 +138,7 @@ class JsonPath:
             self._at = len(self._text)
         elif rest.startswith(".."):
             self.definite = False
-            self._steps.append(_descend)
+            self._add(_descend)
             self._at += 1 if rest[2:3] == "[" or rest[2:3] == "*" else 2
             if rest[2:3] == "[":
                 self._at += 1
@@ -137,7 +146,7 @@ class JsonPath:
                 self._read_name()
         elif rest.startswith(".*"):
             self.definite = False
-            self._steps.append(_children)
+            self._add(_children)
             self._at += 2
         elif rest.startswith("."):
             self._at += 1
@@ -153,7 +162,7 @@ class JsonPath:
         if match is None:
             self._fail()
         self._at = match.end()
-        self._steps.append(_member([match[0]], self.definite))
+        self._add(_member([match[0]], self.definite))
 
     def _read_brackets(self) -> None:
         end = _closing(self._text, self._at)
@@ -163,21 +172,19 @@ class JsonPath:
         self._at = end + 1
         if inside == "*":
             self.definite = False
-            self._steps.append(_children)
+            self._add(_children)
         elif inside.startswith("?"):
-            self.definite = False
-            self._steps.append(_filter(inside[1:].strip()))
+            self._add(_filter(inside[1:].strip(), self._leave()))
         elif inside[:1] in ("'", '"'):
             names = [one or other for one, other in _QUOTED.findall(inside)]
             self.definite = self.definite and len(names) == 1
-            self._steps.append(_member([re.sub(r"\\(.)", r"\1", name) for name in names], len(names) == 1))
+            self._add(_member([re.sub(r"\\(.)", r"\1", name) for name in names], len(names) == 1))
         elif (match := _SLICE.fullmatch(inside)) is not None:
-            self.definite = False
-            self._steps.append(_slice(*[int(each) if each else None for each in match.groups()]))
+            start, end = (int(each) if each else None for each in match.groups())
+            self._add(_slice(start, end, self._leave()))
         elif re.fullmatch(r"-?\d+(?:\s*,\s*-?\d+)*", inside):
             indexes = [int(each) for each in inside.split(",")]
-            self.definite = self.definite and len(indexes) == 1
-            self._steps.append(_elements(indexes))
+            self._add(_elements(indexes, len(indexes) > 1 and self._leave()))
         else:
             self._fail()
 
@@ -230,9 +237,15 @@ def _member(names: list[str], single: bool) -> Step:
     return members
 
 
-def _elements(indexes: list[int]) -> Step:
+def _only_lists(value: Any, checked: bool) -> bool:
+    if checked and not isinstance(value, list):
+        raise JsonError("Expected to find an array")
+    return isinstance(value, list)
+
+
+def _elements(indexes: list[int], checked: bool) -> Step:
     def elements(value: Any) -> Iterator[Any]:
-        if isinstance(value, list):
+        if _only_lists(value, checked):
             for index in indexes:
                 if -len(value) <= index < len(value):
                     yield value[index]
@@ -240,22 +253,23 @@ def _elements(indexes: list[int]) -> Step:
     return elements
 
 
-def _slice(start: int | None, end: int | None) -> Step:
-    return lambda value: iter(value[start:end] if isinstance(value, list) else [])
+def _slice(start: int | None, end: int | None, checked: bool) -> Step:
+    return lambda value: iter(value[start:end] if _only_lists(value, checked) else [])
 
 
-def _filter(text: str) -> Step:
+def _filter(text: str, checked: bool) -> Step:
     """Return the step of ``?(@.a > 1 && ...)``."""
     inside = text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text
-    alternatives = [
-        [_condition(each.strip()) for each in part.split("&&")] for part in inside.split("||")
-    ]
+    alternatives = [[_condition(each.strip()) for each in part.split("&&")] for part in inside.split("||")]
 
     def passes(value: Any) -> bool:
-        return any([all([test(value) for test in tests]) for tests in alternatives])
+        return any(all(test(value) for test in tests) for tests in alternatives)
 
     def select(value: Any) -> Iterator[Any]:
-        candidates = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+        if isinstance(value, dict):
+            candidates: list[Any] = [value]
+        else:
+            candidates = value if _only_lists(value, checked) else []
         return (each for each in candidates if passes(each))
 
     return select

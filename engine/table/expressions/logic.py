@@ -173,7 +173,7 @@ def _search(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
         found = value(row)
         if found is None:
             return if_null
-        return found in points or any([test(found) for test in tests])
+        return found in points or any(test(found) for test in tests)
 
     return evaluate
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from onceproof.engine.table.expressions.collections import str_to_map
 from onceproof.engine.table.expressions.java_regex import InvalidPattern, java_pattern
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
@@ -224,6 +223,15 @@ def split(text: str, pattern: str, limit: int = 0) -> list[str]:
     return parts
 
 
+def str_to_map(text: str, pairs_apart: str, value_apart: str) -> tuple[tuple[str, str | None], ...]:
+    """Return the map that a text describes; a pair without a value has NULL."""
+    found: dict[str, str | None] = {}
+    for pair in split(text, pairs_apart) if text else ():
+        parts = split(pair, value_apart, 2)
+        found[parts[0] if len(parts) > 1 else pair] = parts[1] if len(parts) > 1 else None
+    return tuple(found.items())
+
+
 @builder("$STR_TO_MAP$1")
 def _str_to_map(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
     text, *separators = operands
@@ -233,6 +241,6 @@ def _str_to_map(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evalu
         marks = [separator(row) for separator in separators] or [",", "="]
         if value is None or None in marks:
             return None
-        return str_to_map(value, *marks, split)
+        return str_to_map(value, *marks)
 
     return evaluate

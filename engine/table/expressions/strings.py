@@ -76,7 +76,7 @@ def substring(text: str, start: int, length: int = _LONGEST) -> str | None:
     if length < 0 or length > _LONGEST or start > _LONGEST:
         return None
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
-    return text[begin : begin + length] if 0 <= begin else ""
+    return text[begin : begin + length] if begin >= 0 else ""
 
 
 def _left(text: str, length: int) -> str:
@@ -280,7 +280,9 @@ builder("$IS_DECIMAL$1")(_is(lambda text: _NUMBER.fullmatch(text) is not None))
 
 # ---- addresses
 
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_URL: Final = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL
+)
 _PROTOCOLS: Final = frozenset({"http", "https", "ftp", "file", "jar", "mailto"})
 
 

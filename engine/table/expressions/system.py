@@ -52,9 +52,7 @@ def _hash(call: Call, scope: Scope) -> Callable[[Any], str]:
 def _sha2(call: Call, scope: Scope) -> Callable[[Any, int], str]:
     def digest(value: Any, bits: int) -> str:
         if bits not in (224, 256, 384, 512):
-            raise FunctionFailed(
-                "Unsupported algorithm.", "org.apache.flink.table.codegen.CodeGenException"
-            )
+            raise FunctionFailed("Unsupported algorithm.", "org.apache.flink.table.codegen.CodeGenException")
         return hashlib.new(f"sha{bits}", _bytes(value)).hexdigest()
 
     return digest
@@ -74,9 +72,7 @@ def _from_base64(call: Call, scope: Scope) -> Callable[[Any], Any]:
         try:
             found = base64.b64decode(data + b"=" * (-len(data) % 4), validate=True)
         except binascii.Error:
-            raise FunctionFailed(
-                "Illegal base64 character", "java.lang.IllegalArgumentException"
-            ) from None
+            raise FunctionFailed("Illegal base64 character", "java.lang.IllegalArgumentException") from None
         return found.decode("utf-8", "replace") if text else found
 
     return decode
@@ -148,10 +144,10 @@ def _inet_aton(call: Call, scope: Scope) -> Callable[[str], int | None]:
 
     def number(text: str) -> int | None:
         parts = text.split(".")
-        if not 1 <= len(parts) <= 4 or not all([re.fullmatch("[0-9]+", part) for part in parts]):
+        if not 1 <= len(parts) <= 4 or not all(re.fullmatch("[0-9]+", part) for part in parts):
             return None
         numbers = [int(part) for part in parts]
-        if any([each > 255 for each in numbers]):
+        if any(each > 255 for each in numbers):
             return None
         *first, last = numbers
         return sum([each << (24 - 8 * place) for place, each in enumerate(first)]) + last

@@ -115,6 +115,9 @@ def parse_date(text: str) -> int | None:
     if match is None:
         return None
     year, month, day = int(match[1]), int(match[2] or 1), int(match[3] or 1)
+    for part in match.groups():
+        if part is not None and int(part) >= 1 << 31:
+            raise CastFailed(f'For input string: "{part}"', _NUMBER_CLASS)
     if year > 9999 or not 1 <= month <= 12 or not 1 <= day <= last_day(year, month):
         return None
     return days_of(year, month, day)

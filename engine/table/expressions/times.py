@@ -144,7 +144,8 @@ def _round_days(unit: str, days: int, up: bool) -> int:
     year, month, day = date_of(days)
     match unit:
         case "DAY":
-            return days
+            # Flink: CEIL of a date to its day is the next one.
+            return days + up
         case "WEEK":
             of_week = (days + 4) % 7
             return days - (of_week - 7 if up and of_week else of_week)
@@ -266,7 +267,9 @@ def _unix_timestamp(call: Call, operands: Sequence[Evaluate], scope: Scope) -> E
         return lambda row: moment.processing_ms() // 1000
     zone = session_zone(scope.zone)
     if call.operands[0].type.root in TIMESTAMPS:
-        return lambda row: None if (value := operands[0](row)) is None else toward_zero(value // NANOS_PER_MS, 1000)
+        return lambda row: (
+            None if (value := operands[0](row)) is None else toward_zero(value // NANOS_PER_MS, 1000)
+        )
 
     def evaluate(row: Row) -> int | None:
         values = [operand(row) for operand in operands]
@@ -314,7 +317,7 @@ def _read_jdbc(text: str) -> int | None:
     """Read what java.sql.Date and java.sql.Timestamp read: days beyond the end of a month run on."""
     day, blank, clock = text.partition(" ")
     parts = day.split("-")
-    if len(parts) != 3 or len(parts[0]) != 4 or not all([part.isdecimal() for part in parts]):
+    if len(parts) != 3 or len(parts[0]) != 4 or not all(part.isdecimal() for part in parts):
         return None
     year, month, date = map(int, parts)
     if not (1 <= month <= 12 and 1 <= date <= 31 and max(map(len, parts[1:])) <= 2):
@@ -324,7 +327,7 @@ def _read_jdbc(text: str) -> int | None:
         return nanos
     whole, _, fraction = clock.partition(".")
     times = whole.split(":")
-    if len(times) != 3 or not all([part.isdecimal() for part in [*times, fraction or "0"]]):
+    if len(times) != 3 or not all(part.isdecimal() for part in [*times, fraction or "0"]):
         return None
     hour, minute, second = map(int, times)
     return nanos + ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int(fraction.ljust(9, "0")[:9])
@@ -380,9 +383,9 @@ def _now(of: Callable[[int, Zone], int]) -> Any:
     return build
 
 
-builder("$PROCTIME$1", "$PROCTIME_MATERIALIZE$1", "$CURRENT_TIMESTAMP$1", "$NOW$1", "$CURRENT_ROW_TIMESTAMP$1")(
-    _now(lambda now, zone: now * NANOS_PER_MS)
-)
+builder(
+    "$PROCTIME$1", "$PROCTIME_MATERIALIZE$1", "$CURRENT_TIMESTAMP$1", "$NOW$1", "$CURRENT_ROW_TIMESTAMP$1"
+)(_now(lambda now, zone: now * NANOS_PER_MS))
 builder("$LOCALTIMESTAMP$1")(_now(lambda now, zone: zone.local_ms(now) * NANOS_PER_MS))
 builder("$LOCALTIME$1", "$CURRENT_TIME$1")(_now(lambda now, zone: zone.local_ms(now) % MS_PER_DAY))
 builder("$CURRENT_DATE$1")(_now(lambda now, zone: zone.local_ms(now) // MS_PER_DAY))
