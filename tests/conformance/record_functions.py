@@ -1,9 +1,9 @@
-"""Writes ``engine/table/functions.json``: Flink's functions, whether the engine has them, and what tests them.
+"""Writes ``engine/table/functions.json``: Flink's functions, which of them the engine has, what tests them.
 
-``python -m tests.conformance.record_functions`` keeps the names that are in the file, which are those of Flink
-2.3 (``BuiltInFunctionDefinitions`` and ``FlinkSqlOperatorTable``, by their names in SQL), adds what the engine
-registers, and looks for a vector whose plan calls each. The planner rewrites some functions into others:
-``REWRITTEN`` says into which.
+``python -m tests.conformance.record_functions`` keeps the names that are in the file, which are those of
+Flink 2.3 (``BuiltInFunctionDefinitions`` and ``FlinkSqlOperatorTable``, as SQL names them), adds what the
+engine registers, and looks for a vector whose plan calls each. The planner rewrites some functions into
+others: ``REWRITTEN`` says into which.
 """
 
 from __future__ import annotations

@@ -9,11 +9,10 @@ import base64
 import math
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any, Final
 
-from onceproof.engine.table.expressions.casts import conversion
 from onceproof.engine.table.expressions.java_text import (
-    decimal_text,
     double_text,
     float_text,
     time_text,
@@ -32,12 +31,11 @@ from onceproof.engine.table.expressions.json_path import (
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call, Symbol
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.types import INTEGERS, LONGEST, LogicalType
+from onceproof.engine.table.types import INTEGERS, LogicalType
 from onceproof.engine.table.values import Row, date_text
 
 _FAILURE: Final = "org.apache.flink.table.api.TableRuntimeException"
 _MODE: Final = re.compile(r"\s*(strict|lax)\s+(.+)", re.IGNORECASE | re.DOTALL)
-_TEXT: Final = LogicalType("VARCHAR", precision=LONGEST)
 
 
 def _found(text: str, path: str) -> tuple[bool, Any]:
@@ -46,7 +44,10 @@ def _found(text: str, path: str) -> tuple[bool, Any]:
     lax = match is not None and match[1].lower() == "lax"
     compiled = json_path(match[2] if match else path)
     try:
-        return lax, compiled.read(parse_json(text))
+        value = compiled.read(parse_json(text))
+        if value is None and not lax:
+            raise JsonError("Strict jsonpath mode requires a non empty returned value, but is null")
+        return lax, value
     except JsonError:
         if lax:
             return True, None if compiled.definite else []
@@ -156,15 +157,35 @@ def _value_in_type(kind: LogicalType, scope: Scope) -> Callable[[Any], Any]:
     """Return the function from a scalar of JSON to a value of RETURNING."""
     if kind.root == "VARCHAR":
         return scalar_text
-    from_text = conversion(_TEXT, kind, scope)
-    if kind.root == "BOOLEAN":
-        return lambda value: value if isinstance(value, bool) else from_text(scalar_text(value))
-    if kind.root in INTEGERS or kind.root == "DOUBLE":
-        number: Callable[[Any], Any] = float if kind.root == "DOUBLE" else int
-        return lambda value: (
-            from_text(scalar_text(value)) if isinstance(value, (str, bool)) else number(value)
-        )
-    return lambda value: from_text(scalar_text(value))
+    wanted = {"BOOLEAN": "java.lang.Boolean", "INT": "java.lang.Integer", "DOUBLE": "java.math.BigDecimal"}
+    if kind.root not in wanted:
+        raise UnsupportedPlan(f"JSON_VALUE that returns {kind}")
+
+    def convert(value: Any) -> Any:
+        given = _java_class(value)
+        if given != wanted[kind.root]:
+            modules = f"({given} and {wanted[kind.root]} are in module java.base of loader 'bootstrap')"
+            raise FunctionFailed(
+                f"class {given} cannot be cast to class {wanted[kind.root]} {modules}",
+                "java.lang.ClassCastException",
+            )
+        return float(value) if kind.root == "DOUBLE" else value
+
+    return convert
+
+
+def _java_class(value: Any) -> str:
+    """Return the class in which Jackson reads a scalar."""
+    match value:
+        case bool():
+            return "java.lang.Boolean"
+        case str():
+            return "java.lang.String"
+        case int():
+            narrow = -(1 << 31) <= value < 1 << 31
+            wide = -(1 << 63) <= value < 1 << 63
+            return "java.lang.Integer" if narrow else "java.lang.Long" if wide else "java.math.BigInteger"
+    return "java.math.BigDecimal"
 
 
 @builder("$JSON_QUERY$1")
@@ -229,9 +250,9 @@ def _printer(kind: LogicalType, scope: Scope) -> Callable[[Any], str]:
             return lambda value: "true" if value else "false"
         case "FLOAT" | "DOUBLE":
             text = float_text if root == "FLOAT" else double_text
-            return lambda value: text(value) if math.isfinite(value) else quoted(text(value))
+            return lambda value: str(Decimal(text(value))) if math.isfinite(value) else quoted(text(value))
         case "DECIMAL":
-            return decimal_text
+            return str
         case "CHAR" | "VARCHAR":
             return quoted
         case "BINARY" | "VARBINARY":
@@ -338,10 +359,17 @@ def _json(call: Call, scope: Scope) -> Callable[[str], str | None]:
     return normal
 
 
+def _escaped(each: str) -> str:
+    """Return a character in ASCII; one beyond U+FFFF as Flink writes it, as code point and second unit."""
+    if each < "\x7f":
+        return each
+    return "".join([f"\\u{ord(part):04x}" for part in (each, *units(each)[1:])])
+
+
 @strict("$JSON_QUOTE$1")
 def _json_quote(call: Call, scope: Scope) -> Callable[[str], str]:
     def quote(text: str) -> str:
-        return "".join([each if each < "\x7f" else f"\\u{ord(each):04x}" for each in units(quoted(text))])
+        return "".join([_escaped(each) for each in quoted(text).replace("/", "\\/")])
 
     return quote
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
-from onceproof.engine.table.expressions import exact_mathematics
+from onceproof.engine.table.expressions import java_mathematics
 from onceproof.engine.table.expressions.arithmetic import float_quotient
 from onceproof.engine.table.expressions.java_text import double_text
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, Scope, builder, strict
@@ -68,12 +68,12 @@ def power(base: float, exponent: float) -> float:
 
 
 def _cotangent(value: float) -> float:
-    return float_quotient(1.0, exact_mathematics.tangent(value))
+    return float_quotient(1.0, math.tan(value))
 
 
 def _hyperbolic_sine(value: float) -> float:
     try:
-        return exact_mathematics.hyperbolic_sine(value)
+        return java_mathematics.hyperbolic_sine(value)
     except OverflowError:
         return math.copysign(math.inf, value)
 
@@ -84,17 +84,17 @@ _FUNCTIONS: Final[dict[str, OnFloats]] = {
     "LOG10": _logarithm(math.log10),
     "LOG2": lambda value: LN(value) / math.log(2),
     "SQRT": lambda value: power(value, 0.5),
-    "SIN": as_java(exact_mathematics.sine),
-    "COS": as_java(exact_mathematics.cosine),
-    "TAN": as_java(exact_mathematics.tangent),
+    "SIN": as_java(java_mathematics.sine),
+    "COS": as_java(java_mathematics.cosine),
+    "TAN": as_java(math.tan),
     "COT": as_java(_cotangent),
-    "ASIN": as_java(exact_mathematics.arc_sine),
-    "ACOS": as_java(exact_mathematics.arc_cosine),
-    "ATAN": as_java(exact_mathematics.arc_tangent),
-    "ATAN2": as_java(exact_mathematics.arc_tangent_of),
+    "ASIN": as_java(math.asin),
+    "ACOS": as_java(math.acos),
+    "ATAN": as_java(java_mathematics.arc_tangent),
+    "ATAN2": as_java(java_mathematics.arc_tangent_of),
     "SINH": as_java(_hyperbolic_sine),
-    "COSH": as_java(exact_mathematics.hyperbolic_cosine),
-    "TANH": as_java(exact_mathematics.hyperbolic_tangent),
+    "COSH": as_java(java_mathematics.hyperbolic_cosine),
+    "TANH": as_java(java_mathematics.hyperbolic_tangent),
     "DEGREES": lambda value: float(value) * (180.0 / math.pi),
     "RADIANS": lambda value: float(value) * (math.pi / 180.0),
     "POWER": power,

@@ -336,8 +336,11 @@ def _read_jdbc(text: str) -> int | None:
 @strict("$TO_TIMESTAMP_LTZ$1")
 def _to_timestamp_ltz(call: Call, scope: Scope) -> Callable[..., int | None]:
     if call.operands[0].type.root in TEXTS:
+        if len(call.operands) == 1:
+            # Unlike with a pattern, what cannot be read fails the job.
+            return lambda text: timestamp_of_text(text, 3)
 
-        def parse(text: str, pattern: str = DEFAULT_PATTERN, zone: str = "UTC") -> int | None:
+        def parse(text: str, pattern: str, zone: str = "UTC") -> int | None:
             default = pattern == DEFAULT_PATTERN
             moment = read_timestamp(text, None if default else pattern)
             return None if moment is None else lenient_zone(zone).to_utc(moment)

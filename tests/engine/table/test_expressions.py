@@ -110,7 +110,8 @@ def test_a_reading_in_a_gap_moves_on_and_a_double_one_is_the_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "number"), [("1.5x", "1.50"), (".", "0.00"), ("1e", "1.00"), ("-.5", "-0.50"), (" 12.345 ", "12.35")]
+    ("text", "number"),
+    [("1.5x", "1.50"), (".", "0.00"), ("1e", "1.00"), ("-.5", "-0.50"), (" 12.345 ", "12.35")],
 )
 def test_short_texts_are_read_as_decimals_leniently(text: str, number: str) -> None:
     assert str(decimal_of(text, 5, 2)) == number
