@@ -337,7 +337,8 @@ def parse_new(text: str, pattern: str) -> int | None:
         hour = 0
     minute, second = _number(fields, "m", 0), _number(fields, "s", 0)
     nano = int(fields["S"][0].ljust(9, "0")[:9]) if "S" in fields else _number(fields, "n", 0)
-    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60):
+    ends_day = (hour, minute, second, nano) == (24, 0, 0, 0)
+    if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 + ends_day and minute < 60 and second < 60):
         return None
     if "D" in fields and "M" not in fields:
         days = days_of(year, 1, 1) + int(fields["D"][0]) - 1

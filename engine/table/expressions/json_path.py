@@ -180,8 +180,8 @@ class JsonPath:
             self.definite = self.definite and len(names) == 1
             self._add(_member([re.sub(r"\\(.)", r"\1", name) for name in names], len(names) == 1))
         elif (match := _SLICE.fullmatch(inside)) is not None:
-            start, end = (int(each) if each else None for each in match.groups())
-            self._add(_slice(start, end, self._leave()))
+            first, last = (int(each) if each else None for each in match.groups())
+            self._add(_slice(first, last, self._leave()))
         elif re.fullmatch(r"-?\d+(?:\s*,\s*-?\d+)*", inside):
             indexes = [int(each) for each in inside.split(",")]
             self._add(_elements(indexes, len(indexes) > 1 and self._leave()))

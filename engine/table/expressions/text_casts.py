@@ -30,6 +30,14 @@ _LONG_DIGITS: Final = 18
 _BLANKS: Final = " \n\t"
 _DATE: Final = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*(?:-\s*(\d+)\s*)?)?", re.ASCII)
 _NUMBER_CLASS: Final = "java.lang.NumberFormatException"
+_RANGES: Final = (
+    ("MonthOfYear", 1, "12"),
+    ("DayOfMonth", 1, "28/31"),
+    ("HourOfDay", 0, "23"),
+    ("MinuteOfHour", 0, "59"),
+    ("SecondOfMinute", 0, "59"),
+)
+"""The fields of a timestamp in the order in which Java looks at them, with what it calls their range."""
 _TIME_CLASS: Final = "java.time.DateTimeException"
 
 
@@ -141,6 +149,8 @@ def parse_time(text: str) -> int | None:
     if match is None:
         return None
     hour, minute, second = int(match[1]), int(match[2] or 0), int(match[3] or 0)
+    if hour > 23 or minute > 59 or second > 59:
+        return None
     sign = -1 if match[5] == "-" else 1
     hour += sign * int(match[6] or 0)
     minute += sign * int(match[7] or 0)
@@ -166,12 +176,18 @@ def timestamp_of_text(text: str, precision: int) -> int:
     match = _TIMESTAMP.fullmatch(text)
     if match is not None:
         year, month, day, hour, minute, second = (int(each or 0) for each in match.groups()[:6])
-        if 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
-            fraction = int((match[7] or "").ljust(9, "0"))
-            unit: int = 10 ** (9 - precision)
-            days = days_of(year, month, min(day, last_day(year, month)))
-            clock = ((hour * 60 + minute) * 60 + second) * 1000 * NANOS_PER_MS
-            return days * NANOS_PER_DAY + clock + fraction // unit * unit
+        fraction = int((match[7] or "").ljust(9, "0"))
+        ends_day = (hour, minute, second, fraction) == (24, 0, 0, 0)
+        for value, (name, least, most) in zip(
+            (month, day, hour % 24 if ends_day else hour, minute, second), _RANGES, strict=True
+        ):
+            if not least <= value <= int(most.rpartition("/")[2]):
+                message = f"Invalid value for {name} (valid values {least} - {most}): {value}"
+                raise CastFailed(message, _TIME_CLASS)
+        unit: int = 10 ** (9 - precision)
+        days = days_of(year, month, min(day, last_day(year, month)))
+        clock = ((hour * 60 + minute) * 60 + second) * 1000 * NANOS_PER_MS
+        return days * NANOS_PER_DAY + clock + fraction // unit * unit
     raise CastFailed(
         f"Text '{text}' could not be parsed at index {_failed_at(text)}",
         "java.time.format.DateTimeParseException",

@@ -100,8 +100,8 @@ def _time_field(unit: str, milliseconds: int, nanos: int) -> int:
         return toward_zero(milliseconds, 1000)
     if unit in _WITHIN_MS:
         within = _WITHIN_MS[unit]
-        return toward_zero(milliseconds - toward_zero(milliseconds, within) * within, _UNITS_MS[unit])
-    rest = milliseconds - toward_zero(milliseconds, 1000) * 1000
+        return toward_zero(_rest(milliseconds, within), _UNITS_MS[unit])
+    rest = _rest(milliseconds, 1000)
     match unit:
         case "MILLISECOND":
             return rest
@@ -110,6 +110,11 @@ def _time_field(unit: str, milliseconds: int, nanos: int) -> int:
         case "NANOSECOND":
             return rest * NANOS_PER_MS + nanos
     raise UnsupportedPlan(f"EXTRACT of {unit}")
+
+
+def _rest(value: int, by: int) -> int:
+    """Return a remainder with the sign of the value, as Java's ``%``."""
+    return value - toward_zero(value, by) * by
 
 
 @strict("$EXTRACT$1")
@@ -128,11 +133,10 @@ def _extract(call: Call, scope: Scope) -> Callable[..., int]:
             zone = session_zone(scope.zone)
             return lambda _, moment: _time_field(unit, *divmod(zone.to_local(moment), NANOS_PER_MS))
         case "INTERVAL_MS":
-            within, size = _WITHIN_MS.get(unit, LONG_MIN), _UNITS_MS.get(unit, 1)
-            return lambda _, time: toward_zero(time if within < 0 else time % within, size)
+            within, size = _WITHIN_MS.get(unit), _UNITS_MS.get(unit, 1)
+            return lambda _, time: toward_zero(time if within is None else _rest(time, within), size)
         case "INTERVAL_MONTHS":
-            years = unit == "YEAR"
-            return lambda _, months: toward_zero(months, 12) if years else months % 12
+            return lambda _, months: toward_zero(months, 12) if unit == "YEAR" else _rest(months, 12)
     raise UnsupportedPlan(f"EXTRACT from {kind.root}")
 
 
