@@ -159,7 +159,7 @@ def _collect(call: AggregateCall, settings: TableSettings) -> Aggregate:
 
 
 class JsonArray(Aggregate):
-    """JSON_ARRAYAGG (Flink: JsonArrayAggFunction)."""
+    """JSON_ARRAYAGG (Flink: JsonArrayAggFunction); as there it cannot merge."""
 
     def __init__(self, *, skips_nulls: bool) -> None:
         self._skips_nulls = skips_nulls
@@ -179,9 +179,6 @@ class JsonArray(Aggregate):
         if item in accumulator:
             accumulator.remove(item)
         return accumulator
-
-    def merge(self, accumulator: list[str], other: list[str]) -> list[str]:
-        return accumulator + other
 
     def result(self, accumulator: list[str]) -> str:
         return f"[{','.join(accumulator)}]"

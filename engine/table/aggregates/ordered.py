@@ -42,8 +42,8 @@ class LastValue(FirstValue):
 class RetractedValue(Aggregate):
     """The first or last value, where values are retracted (Flink: FirstValueWithRetractAggFunction).
 
-    A retraction takes away the oldest equal value. The accumulator is the number of the next value, the keys
-    of the values by number, in order, and the numbers of each key.
+    A retraction takes away the oldest equal value. As in Flink it cannot merge. The accumulator is the number
+    of the next value, the keys of the values by number, in order, and the numbers of each key.
     """
 
     def __init__(self, call: AggregateCall, *, is_last: bool) -> None:
@@ -55,15 +55,12 @@ class RetractedValue(Aggregate):
 
     def add(self, accumulator: list[Any], values: Row) -> list[Any]:
         if values[0] is not None:
-            self._append(accumulator, self._encode(values[0]))
+            key = self._encode(values[0])
+            number, keys, numbers = accumulator
+            keys[number] = key
+            numbers.setdefault(key, []).append(number)
+            accumulator[0] = number + 1
         return accumulator
-
-    @staticmethod
-    def _append(accumulator: list[Any], key: Any) -> None:
-        number, keys, numbers = accumulator
-        keys[number] = key
-        numbers.setdefault(key, []).append(number)
-        accumulator[0] = number + 1
 
     def retract(self, accumulator: list[Any], values: Row) -> list[Any]:
         _, keys, numbers = accumulator
@@ -72,11 +69,6 @@ class RetractedValue(Aggregate):
         del keys[own.pop(0)]
         if not own:
             del numbers[key]
-        return accumulator
-
-    def merge(self, accumulator: list[Any], other: list[Any]) -> list[Any]:
-        for key in other[1].values():
-            self._append(accumulator, key)
         return accumulator
 
     def result(self, accumulator: list[Any]) -> Any:
