@@ -2,9 +2,9 @@
 
 Rules, from PyFlink:
 
-- Numbers, text, bytes and booleans are the same on both sides. DECIMAL is a Decimal, DATE a date, TIME a time,
-  TIMESTAMP a datetime without a zone, TIMESTAMP_LTZ a datetime in UTC, an interval of time a timedelta, of
-  months a number.
+- Numbers, text, bytes and booleans are the same on both sides. DECIMAL is a Decimal, DATE a date, TIME a
+  time, TIMESTAMP a datetime without a zone, TIMESTAMP_LTZ a datetime in UTC, an interval of time a timedelta,
+  of months a number.
 - ARRAY is a list, MAP a dict, MULTISET a dict of counts, ROW a Row with names.
 - A ROW that comes from the user may be a Row, tuple, list or dict. Datetimes are cut to microseconds, because
   Python has no shorter time.
@@ -30,9 +30,6 @@ Convert = Callable[[Any], Any]
 _EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH_DAY: Final = _EPOCH.date()
 _MICROSECOND: Final = timedelta(microseconds=1)
-_SAME: Final = frozenset(
-    "BOOLEAN TINYINT SMALLINT INT BIGINT DOUBLE CHAR VARCHAR BINARY VARBINARY INTERVAL_MONTHS NULL RAW".split()
-)
 
 
 def same(value: Any) -> Any:

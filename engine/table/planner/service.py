@@ -52,13 +52,18 @@ class PlanningFailed(ValueError):
 
 
 class PlanRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What to plan: one of ``statement``, ``statements`` (one plan for all INSERTs) and ``program``."""
+    """What to plan: one of ``statement``, ``statements`` (one plan for all INSERTs), ``program`` and ``target``.
+
+    ``calls`` are what a program says of tables (``api/recorded.py``), ``target`` what it asks for.
+    """
 
     ddl: Sequence[str] = ()
     options: Mapping[str, str] = {}
     statement: str | None = None
     statements: Sequence[str] | None = None
     program: str | None = None
+    calls: Sequence[Mapping[str, Any]] = ()
+    target: Mapping[str, Any] | None = None
 
 
 def renumbered(plan: Mapping[str, Any]) -> dict[str, Any]:

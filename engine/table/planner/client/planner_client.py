@@ -5,7 +5,7 @@ It reads a request in JSON from each line of its input and answers each with a l
 - ``options``: the configuration, by key; ``ddl``: statements to execute first.
 - ``statements``: INSERTs to compile as one plan; or ``statement``: a query, an INSERT, a statement set or an
   EXPLAIN; or ``program``: source in Python that defines ``query(t)`` and perhaps ``setup(t)``, which is
-  executed, so only tests send one.
+  executed, so only tests send one; or ``target``: what a program asks for, behind its ``calls`` (``calls.py``).
 - The answer has ``plan`` (and the ``schema`` of a query), ``text`` (of an EXPLAIN), ``rows`` (of a SHOW or
   DESCRIBE), or ``error`` with phase, class and the first line of the message.
 
@@ -19,10 +19,11 @@ import sys
 import tempfile
 import traceback
 
-from pyflink.common import Configuration
+from calls import Calls, jsonable
+from pyflink.common import Configuration, Types, typeinfo
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
-from pyflink.table import StreamTableEnvironment, Table, TableDescriptor
+from pyflink.table import ExplainDetail, StreamTableEnvironment, Table, TableDescriptor
 from pyflink.table.expressions import call
 from pyflink.table.udf import UserDefinedFunctionWrapper
 
@@ -68,6 +69,8 @@ def new_environment(options, jar):
 
 def planned(environment, request):
     """Compile what the request asks for."""
+    if "target" in request:
+        return plan_of_calls(environment, request.get("calls", ()), request["target"])
     if "program" in request:
         return plan_of_program(environment, request["program"])
     if "statements" in request:
@@ -111,6 +114,71 @@ def plan_of_program(environment, program):
     return plan_of_table(table) if isinstance(table, Table) else {"value": table}
 
 
+def plan_of_calls(environment, steps, target):
+    """Compile, or answer, what a program asks for behind its calls."""
+    name_functions(environment)
+    calls = Calls(environment)
+    with_phase("plan", lambda: calls.perform(steps))
+    if "statement" in target:
+        return planned(environment, target)
+    if "value" in target:
+        return {"value": jsonable(calls.value(target["value"]))}
+    if "schema" in target and "stream" not in target:
+        return {"schema": schema_of(calls.value(target["schema"]))}
+    if "table" in target:
+        return plan_of_table(calls.value(target["table"]))
+    if "inserts" in target:
+        return plan_of_inserts(environment, calls, target)
+    return plan_of_stream(environment, calls, target)
+
+
+def plan_of_inserts(environment, calls, target):
+    """Compile INSERTs as one plan, or explain them."""
+    inserts = target["inserts"]
+    if len(inserts) == 1 and (together := TOGETHER.match(inserts[0].get("text", ""))):
+        return {"plan": plan_of_block(environment, together[1])}
+    statements = environment.create_statement_set()
+
+    def add(insert):
+        if "text" in insert:
+            return statements.add_insert_sql(insert["text"])
+        sink = insert["sink"]
+        sink = sink if isinstance(sink, str) else calls.value(sink)
+        return statements.add_insert(sink, calls.value(insert["table"]))
+
+    with_phase("plan", lambda: [add(insert) for insert in inserts])
+    if "explain" in target:
+        details = [getattr(ExplainDetail, name) for name in target["explain"]]
+        return {"text": with_phase("execute", lambda: statements.explain(*details))}
+    return {"plan": compiled(statements.compile_plan)}
+
+
+def plan_of_stream(environment, calls, target):
+    """Compile a table that becomes a stream, after PyFlink itself has made a stream of it, which checks it."""
+    table, builder = calls.value(target["stream"]), TableDescriptor.for_connector("vec")
+    arguments = [calls.value(target[name]) if name in target else None for name in ("schema", "mode")]
+    if target["method"] == "to_changelog_stream":
+        while arguments and arguments[-1] is None:
+            arguments.pop()
+        if "schema" in target:
+            builder.schema(calls.value(target["schema"]))
+    elif target["method"] == "to_append_stream":
+        types = [column.getDataType() for column in table._j_table.getResolvedSchema().getColumns()]
+        arguments = [Types.ROW([_from_java_type_info(kind) for kind in types])]
+    else:
+        arguments = []
+    with_phase("plan", lambda: getattr(environment, target["method"])(table, *arguments))
+    if "sink_mode" in target:
+        builder.option("sink-mode", target["sink_mode"])
+    return plan_of_table(table, builder.build())
+
+
+def _from_java_type_info(kind):
+    """Return the type of streams for a type of columns."""
+    utils = get_gateway().jvm.org.apache.flink.table.types.utils
+    return typeinfo._from_java_type(utils.LegacyTypeInfoDataTypeConverter.toLegacyTypeInfo(kind))
+
+
 def name_functions(environment):
     """Let a function that a program calls without registering it be called by its name, as plans need it."""
 
@@ -123,13 +191,18 @@ def name_functions(environment):
     UserDefinedFunctionWrapper.__call__ = call_by_name
 
 
-def plan_of_table(table):
-    """Compile an INSERT of a table into a sink that takes any change."""
-    schema = [
+def schema_of(table):
+    """Return names and types of the columns of a table."""
+    return [
         [column.getName(), column.getDataType().getLogicalType().asSummaryString()]
         for column in table._j_table.getResolvedSchema().getColumns()
     ]
-    sink = TableDescriptor.for_connector("vec").build()
+
+
+def plan_of_table(table, sink=None):
+    """Compile an INSERT of a table into a sink, which takes any change unless it is given."""
+    schema = schema_of(table)
+    sink = sink or TableDescriptor.for_connector("vec").build()
     try:
         return {"plan": compiled(lambda: table.insert_into(sink).compile_plan()), "schema": schema}
     except Failure as failure:
