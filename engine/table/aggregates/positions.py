@@ -1,7 +1,8 @@
 """ROW_NUMBER, RANK, DENSE_RANK and LAG: the position of a row in the frame of OVER.
 
-A row is the last of its frame, so its position is that of what was added last. As the frame is that of the
-node, rows of equal time that share a RANGE frame share the position of the last of them, as in Flink.
+A row is the last of its frame, so its position is that of what was added last. Rows that are equal in the
+order and share a RANGE frame share the position of the last of them. Flink 2.3 finds no two keys equal
+(RankAggFunction, DenseRankAggFunction), so ranks are numbers of rows: 1, 3, 3, 4 and not 1, 2, 2, 4.
 """
 
 from __future__ import annotations
@@ -9,9 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
-from onceproof.engine.table.ordering import key_codec
 from onceproof.engine.table.settings import TableSettings
-from onceproof.engine.table.types import Field, LogicalType
 from onceproof.engine.table.values import Row
 
 
@@ -31,45 +30,9 @@ class RowNumber(Aggregate):
         return accumulator
 
 
-@aggregate("$ROW_NUMBER$1")
+@aggregate("$ROW_NUMBER$1", "$RANK$1", "$DENSE_RANK$1")
 def _row_number(call: AggregateCall, settings: TableSettings) -> Aggregate:
     return RowNumber()
-
-
-class Rank(Aggregate):
-    """The number of rows, or of different keys, up to the first with the last key (Flink: RankAggFunction).
-
-    The arguments are the columns of the order; the accumulator is the rank, the rows and the last key. Flink
-    finds no two times equal, so over a time this is the number of rows.
-    """
-
-    def __init__(self, types: tuple[LogicalType, ...], is_dense: bool) -> None:
-        self._is_dense = is_dense
-        self._equal = not any(each.attribute for each in types)
-        self._encode = key_codec(LogicalType("ROW", fields=tuple([Field("", each) for each in types])))[0]
-
-    def create(self) -> tuple[int, int, Any]:
-        return 0, 0, None
-
-    def add(self, accumulator: tuple[int, int, Any], values: Row) -> tuple[int, int, Any]:
-        rank, rows, last = accumulator
-        key = self._encode(values)
-        if not (self._equal and rows and key == last):
-            rank = rank + 1 if self._is_dense else rows + 1
-        return rank, rows + 1, key
-
-    def result(self, accumulator: tuple[int, int, Any]) -> int:
-        return accumulator[0]
-
-
-@aggregate("$RANK$1")
-def _rank(call: AggregateCall, settings: TableSettings) -> Aggregate:
-    return Rank(call.argument_types, is_dense=False)
-
-
-@aggregate("$DENSE_RANK$1")
-def _dense_rank(call: AggregateCall, settings: TableSettings) -> Aggregate:
-    return Rank(call.argument_types, is_dense=True)
 
 
 class Lag(Aggregate):

@@ -24,7 +24,6 @@ from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from onceproof.engine.table.aggregates.accumulation import AggregateSet
 from onceproof.engine.table.aggregates.registry import AggregateCall, read_calls
@@ -32,14 +31,13 @@ from onceproof.engine.table.expressions.literals import literal_value
 from onceproof.engine.table.expressions.rex import Literal, read_expression
 from onceproof.engine.table.nodes.over_updating import UpdatingOver, UpdatingOverSpec
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
-from onceproof.engine.table.ordering import SortField, read_order
+from onceproof.engine.table.ordering import read_order
 from onceproof.engine.table.plans import Node, UnsupportedPlan, duration_ms
 from onceproof.engine.table.settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import PROCTIME, ROWTIME, Field, LogicalType
 from onceproof.engine.table.values import INSERT, NANOS_PER_MS, Row
 
-RANKS: Final = frozenset({"$RANK$1", "$DENSE_RANK$1"})
 MS: Final = 1
 """Rows of processing time wait so long for others of the same millisecond."""
 
@@ -269,27 +267,13 @@ def translate_over(node: Node, inputs: Sequence[TableStream], translation: Trans
     if not attribute:
         if preceding is not None:
             raise UnsupportedPlan("OVER of a bounded frame that is not ordered by time")
-        calls = _calls(group["aggCalls"], row, order, retracts=False)
+        calls = tuple(read_calls(group["aggCalls"], row))
         updating = UpdatingOverSpec(calls, constants, order, tuple(types), group["isRows"], ttl_ms)
         return translation.keyed(node, given, keys, partial(UpdatingOver, updating, settings))
     make = FUNCTIONS[attribute, group["isRows"], preceding is not None]
-    calls = _calls(group["aggCalls"], row, order, retracts=preceding is not None)
+    calls = tuple(read_calls(group["aggCalls"], row, preceding is not None))
     spec = OverSpec(calls, constants, order[0].index, group["isRows"], preceding, ttl_ms)
     return translation.keyed(node, given, keys, partial(make, spec, settings))
-
-
-def _calls(
-    data: Sequence[Any], row: LogicalType, order: Sequence[SortField], *, retracts: bool
-) -> tuple[AggregateCall, ...]:
-    """Return the calls; the arguments of RANK are the columns of the order."""
-    columns = tuple([field.index for field in order])
-    types = tuple([row.types[column] for column in columns])
-    return tuple(
-        [
-            replace(call, arguments=columns, argument_types=types) if call.function in RANKS else call
-            for call in read_calls(data, row, retracts)
-        ]
-    )
 
 
 def _constants(data: Sequence[Any], given: LogicalType) -> tuple[Row, LogicalType]:

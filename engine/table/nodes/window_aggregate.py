@@ -4,8 +4,8 @@ Rules:
 
 - State is a map of slices for each key: the number of rows and the accumulators of each. A window is a merge
   of slices; TUMBLE has one, and so have windows that rows bring with them.
-- HOP merges the slices of a window for its result only, and drops the first of them after it. CUMULATE merges
-  into its first slice and drops it after the last window.
+- HOP merges the slices of a window, the last first, for its result only, and drops the first after it.
+  CUMULATE merges into its first slice and drops it after the last window.
 - A window without rows emits nothing. After each window that had rows HOP looks at the next one, CUMULATE at
   every step up to the last.
 - The first phase holds accumulators in memory: until the watermark passes the end of one of its slices, a
@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onceproof.engine.table.aggregates.accumulation import AggregateSet
 from onceproof.engine.table.aggregates.registry import AggregateCall, read_calls
@@ -139,7 +140,7 @@ class WindowAggregate(KeepsWatermark):
             held = self._slices.get(end)
             self._slices.remove(end)
         elif window.kind == "HOP":
-            held = self._merged(range(start + self._interval, end + 1, self._interval))
+            held = self._merged(range(end, start, -self._interval))
             self._slices.remove(start + self._interval)
             if held is not None and held[0]:
                 self._register(end + self._interval)
@@ -249,6 +250,8 @@ def translate_local(node: Node, inputs: Sequence[TableStream], translation: Tran
 def translate_global(node: Node, inputs: Sequence[TableStream], translation: Translation) -> TableStream:
     """Add the second phase; its calls name the columns of the input of the first."""
     spec = _spec_of(node, read_type(node.attributes["localAggInputRowType"]), translation)
+    if spec.windowing.slice_column is None:
+        spec = replace(spec, windowing=replace(spec.windowing, slice_column=spec.windowing.end_column))
     make = partial(WindowAggregate, spec, translation.settings)
     return translation.keyed(node, inputs[0], spec.grouping, make)
 
