@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from onceproof.engine.elements import MIN_WATERMARK
+from onceproof.engine.java_hashes import hash_bool, hash_decimal, hash_double, hash_float, hash_long
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
     FunctionFailed,
@@ -131,10 +132,24 @@ def _java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
+_HASHES: Final[dict[str, Callable[[Any], int]]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "DATE", "TIME"), int),
+    "BIGINT": hash_long,
+    "BOOLEAN": hash_bool,
+    "FLOAT": hash_float,
+    "DOUBLE": hash_double,
+    "DECIMAL": hash_decimal,
+}
+"""The hash codes by which the planner splits an aggregate with DISTINCT into buckets."""
+
+
 @strict("$HASH_CODE$1")
-def _hash_code(call: Call, scope: Scope) -> Callable[[str], int]:
-    if call.operands[0].type.root not in TEXTS:
-        raise UnsupportedPlan(f"function $HASH_CODE$1 of {call.operands[0].type.root}")
+def _hash_code(call: Call, scope: Scope) -> Callable[[Any], int]:
+    root = call.operands[0].type.root
+    if root in _HASHES:
+        return _HASHES[root]
+    if root not in TEXTS:
+        raise UnsupportedPlan(f"function $HASH_CODE$1 of {root}")
     return lambda text: abs(_java_hash(text))
 
 
