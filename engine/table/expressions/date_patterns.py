@@ -276,7 +276,11 @@ def _old_field(letter: str, width: int, adjacent: bool) -> str:
         return rf"[ \t]*(?:{names})"
     if letter in "zZX":
         return r"[ \t]*(?:Z|(?:GMT)?[+-]\d{1,2}(?::?\d{2})?|[A-Za-z]+)"
-    return rf"[ \t]*\d{{{width}}}" if adjacent else r"[ \t]*-?\d+"
+    if adjacent:
+        # Of so many characters what is a number at their begin, and nothing else is tried.
+        negative = rf"-\d{{1,{width - 1}}}|" if width > 1 else ""
+        return rf"[ \t]*(?>{negative}\d{{1,{width}}})"
+    return r"[ \t]*-?\d+"
 
 
 def _fields(reader: Reader, match: re.Match[str]) -> dict[str, tuple[str, int]]:

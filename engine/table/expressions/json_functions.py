@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from onceproof.engine.table.expressions.java_text import (
     double_text,
-    float_text,
     time_text,
     timestamp_text,
     trim,
@@ -249,8 +248,10 @@ def _printer(kind: LogicalType, scope: Scope) -> Callable[[Any], str]:
         case "BOOLEAN":
             return lambda value: "true" if value else "false"
         case "FLOAT" | "DOUBLE":
-            text = float_text if root == "FLOAT" else double_text
-            return lambda value: str(Decimal(text(value))) if math.isfinite(value) else quoted(text(value))
+            # Jackson reads the number as a double and prints it as a BigDecimal.
+            return lambda value: (
+                str(Decimal(double_text(value))) if math.isfinite(value) else quoted(double_text(value))
+            )
         case "DECIMAL":
             return str
         case "CHAR" | "VARCHAR":

@@ -22,22 +22,17 @@ from onceproof.engine.table.expressions.rex import Call
 from onceproof.engine.table.values import Row
 
 _CLASSES: Final = {
-    "[:ALPHA:]": r"[a-zA-Z]",
-    "[:alpha:]": r"[a-zA-Z]",
-    "[:UPPER:]": r"[A-Z]",
-    "[:upper:]": r"[A-Z]",
-    "[:LOWER:]": r"[a-z]",
-    "[:lower:]": r"[a-z]",
-    "[:DIGIT:]": r"\d",
-    "[:digit:]": r"\d",
-    "[:SPACE:]": r" ",
-    "[:space:]": r" ",
-    "[:WHITESPACE:]": r"\s",
-    "[:whitespace:]": r"\s",
-    "[:ALNUM:]": r"[a-zA-Z0-9]",
-    "[:alnum:]": r"[a-zA-Z0-9]",
+    "ALPHA": r"\p{Alpha}",
+    "UPPER": r"\p{Upper}",
+    "LOWER": r"\p{Lower}",
+    "DIGIT": r"\d",
+    "SPACE": " ",
+    "WHITESPACE": r"\s",
+    "ALNUM": r"\p{Alnum}",
 }
-_SPECIAL: Final = frozenset("_%|*+?{}()[]^-\\.$")
+_NAMED_CLASS: Final = re.compile(r"\[:([A-Z]+|[a-z]+):\]")
+_SPECIAL: Final = frozenset("[]()|^-+*_%?{}")
+_SPECIAL_IN_JAVA: Final = frozenset("[]()|^-+*?{}$\\.")
 
 
 # ---- LIKE
@@ -84,43 +79,55 @@ def similar_matcher(pattern: str, escape: str | None = None) -> Callable[[str], 
     """Return the test whether a text is similar to a pattern of SQL. Raises FunctionFailed."""
     if escape is not None and len(escape) != 1:
         raise FunctionFailed(f"Invalid escape character '{escape}'")
-    parts: list[str] = []
-    at = 0
-    while at < len(pattern):
-        each = pattern[at]
-        if each == escape:
-            following = pattern[at + 1 : at + 2]
-            if not following or (following not in _SPECIAL and following != escape):
-                raise _invalid_escape(pattern, at)
-            parts.append(re.escape(following))
-            at += 2
-        elif each == "[":
-            text, at = _similar_class(pattern, at)
-            parts.append(text)
-        else:
-            parts.append(_SIMILAR.get(each, each))
-            at += 1
     try:
-        match = java_pattern("".join(parts)).fullmatch
+        match = java_pattern(_similar_in_java(pattern, escape)).fullmatch
     except InvalidPattern as error:
         raise FunctionFailed(str(error), "java.util.regex.PatternSyntaxException") from None
     return lambda text: match(text) is not None
 
 
-_SIMILAR: Final = {"_": ".", "%": ".*", ".": r"\.", "\\": r"\\", "^": r"\^", "$": r"\$"}
+_SIMILAR: Final = {"_": ".", "%": "(?s:.*)", "\\": r"\\", "$": r"\$"}
+"""What is written otherwise in Java. A point stays: in Flink it stands for any character, too."""
 
 
-def _similar_class(pattern: str, at: int) -> tuple[str, int]:
-    """Return the translation of a class in brackets, and where it ends."""
-    for name, text in _CLASSES.items():
-        if pattern.startswith(f"[{name}]", at):
-            return text, at + len(name) + 2
-        if pattern.startswith(f"[^{name}]", at):
-            return f"[^{text}]", at + len(name) + 3
-    end = pattern.find("]", at + 1)
-    if end < 0:
-        raise FunctionFailed(f"Invalid regular expression: {pattern}, index {at}")
-    return pattern[at : end + 1].replace("\\", "\\\\"), end + 1
+def _similar_in_java(pattern: str, escape: str | None) -> str:
+    parts: list[str] = []
+    at = 0
+    inside = False
+    while at < len(pattern):
+        each = pattern[at]
+        if each == escape:
+            parts.append(_escaped(pattern, at))
+            at += 2
+        elif inside and (named := _NAMED_CLASS.match(pattern, at)) and named[1].upper() in _CLASSES:
+            parts.append(_CLASSES[named[1].upper()])
+            at = named.end()
+        elif inside and each != "]":
+            if each in _SPECIAL and each not in "-^":
+                raise _invalid_pattern(pattern)
+            parts.append(f"\\{each}" if each == "\\" else each)
+            at += 1
+        else:
+            if (each == "]") is not inside and each in "[]":
+                raise _invalid_pattern(pattern)
+            inside = each == "["
+            parts.append(_SIMILAR.get(each, each))
+            at += 1
+    if inside:
+        raise _invalid_pattern(pattern)
+    return "".join(parts)
+
+
+def _escaped(pattern: str, at: int) -> str:
+    """Return the character behind an escape in Java's form."""
+    following = pattern[at + 1 : at + 2]
+    if not following or (following not in _SPECIAL and following != pattern[at]):
+        raise _invalid_escape(pattern, at)
+    return f"\\{following}" if following in _SPECIAL_IN_JAVA else following
+
+
+def _invalid_pattern(pattern: str) -> FunctionFailed:
+    return FunctionFailed(f"Invalid regular expression '{pattern}'")
 
 
 @strict("$SIMILAR TO$1", "$NOT SIMILAR TO$1")
