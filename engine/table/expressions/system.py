@@ -132,7 +132,7 @@ def _java_hash(text: str) -> int:
     return value - (1 << 32) if value >> 31 else value
 
 
-_HASHES: Final[dict[str, Callable[[Any], int]]] = {
+_HASH_CODES: Final[dict[str, Callable[[Any], int]]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "DATE", "TIME"), int),
     "BIGINT": hash_long,
     "BOOLEAN": hash_bool,
@@ -146,8 +146,8 @@ _HASHES: Final[dict[str, Callable[[Any], int]]] = {
 @strict("$HASH_CODE$1")
 def _hash_code(call: Call, scope: Scope) -> Callable[[Any], int]:
     root = call.operands[0].type.root
-    if root in _HASHES:
-        return _HASHES[root]
+    if root in _HASH_CODES:
+        return _HASH_CODES[root]
     if root not in TEXTS:
         raise UnsupportedPlan(f"function $HASH_CODE$1 of {root}")
     return lambda text: abs(_java_hash(text))
