@@ -190,6 +190,8 @@ class _Reader:
             return LogicalType(name, arguments=tuple(self.inside()))
         if name == "ROW":
             return LogicalType("ROW", fields=tuple(self.row_fields()))
+        if name == "STRUCTURED":
+            return self.structured()
         if name == "INTERVAL":
             return self.interval()
         if name == "RAW":
@@ -229,6 +231,16 @@ class _Reader:
                 self.next()
             self.take(",")
         return fields
+
+    def structured(self) -> LogicalType:
+        self.expect("<")
+        name = self.next().strip("'")
+        self.take(",")
+        fields: list[Field] = []
+        while not self.take(">"):
+            fields.append(Field(_unquoted(self.next()), self.read()))
+            self.take(",")
+        return LogicalType("STRUCTURED", fields=tuple(fields), text=name)
 
     def interval(self) -> LogicalType:
         begin = self.place
