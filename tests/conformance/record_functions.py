@@ -36,7 +36,7 @@ REWRITTEN: Final = {
     "GROUPING": "CASE",
     "GROUPING_ID": "CASE",
     "DATEDIFF": "TIMESTAMPDIFF",
-    **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP"), "$WELFORD_M2"),
+    **dict.fromkeys(("STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP"), "$WELFORD_M2$1"),
 }
 
 
