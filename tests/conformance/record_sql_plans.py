@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from onceproof.engine.table.planner.service import Planner, renumbered
+from onceproof.engine.table.planner.service import Planner, PlanRequest, renumbered
 from onceproof.harness.systems.flink.home import VERSION
 from onceproof.harness.systems.flink.planner import find_planner
+from tests.conformance.sql_programs import answering, difference_of_program, is_of_streams
 from tests.conformance.sql_vectors import (
     DEFAULT_SQL_VECTORS,
     PLANS,
@@ -41,12 +42,19 @@ def without_redundancy(value: Any) -> Any:
 def main(paths: list[Path], kept: dict[str, Any]) -> None:
     """Plan the vectors of some files except the kept ones, and write the answers."""
     vectors = [vector for path in paths for vector in read_sql_vectors(path)]
-    answers = {}
+    answers: dict[str, Any] = {}
     with Planner(find_planner()) as planner:
-        for number, vector in enumerate(vectors):
-            request = request_of(vector)
+
+        def answer(request: PlanRequest) -> Any:
             digest = digest_of(request)
             answers[digest] = without_redundancy(kept.get(digest) or asked(planner, request))
+            return answers[digest]
+
+        for number, vector in enumerate(vectors):
+            if is_of_streams(vector):
+                difference_of_program(vector, answering(answer))
+            else:
+                answer(request_of(vector))
             if number % 50 == 49:
                 print(f"{number + 1} of {len(vectors)}", file=sys.stderr, flush=True)
     content = {"flink": VERSION, "answers": answers}

@@ -10,6 +10,7 @@ import sys
 
 from onceproof.engine.table.plans import UnsupportedPlan
 from tests.conformance.sql_compare import difference_of_run
+from tests.conformance.sql_programs import functions_of
 from tests.conformance.sql_run import run_vector
 from tests.conformance.sql_vectors import (
     DEFAULT_SQL_VECTORS,
@@ -37,7 +38,7 @@ def main(ids: list[str]) -> None:
         for change in expected.get("changelog", ()):
             print(f"  expected {change.get('after')} {change['op']}{json.dumps(change['row'])}")
         try:
-            run = run_vector(vector, answer["plan"])
+            run = run_vector(vector, answer["plan"], functions=functions_of(vector))
         except UnsupportedPlan as missing:
             print(f"  {missing}")
             continue

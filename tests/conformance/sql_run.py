@@ -197,8 +197,13 @@ class Run:
         self.error: BaseException | None = None
 
 
-def run_vector(vector: SqlVector, plan: Mapping[str, Any], settings: TableSettings | None = None) -> Run:
-    """Run the plan of a vector.
+def run_vector(
+    vector: SqlVector,
+    plan: Mapping[str, Any],
+    settings: TableSettings | None = None,
+    functions: Mapping[str, Any] | None = None,
+) -> Run:
+    """Run the plan of a vector, with the functions of its program.
 
     Raises:
         UnsupportedPlan: the engine lacks something that it needs.
@@ -208,7 +213,8 @@ def run_vector(vector: SqlVector, plan: Mapping[str, Any], settings: TableSettin
     for key in SETTINGS:
         configuration.set_string(key, options[key])
     environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-    settings = settings or TableSettings({"table.local-time-zone": "UTC", **vector.content.get("conf", {})})
+    session = {"table.local-time-zone": "UTC", **vector.content.get("conf", {})}
+    settings = settings or TableSettings(session, functions or {})
     feed = Feed({}, ())
     tables = FeedTables(feed)
     parsed = read_plan(plan)

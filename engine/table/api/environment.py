@@ -107,13 +107,19 @@ class TableEnvironment:
         self._effect("create_temporary_view", view_path, table)
 
     def create_temporary_table(
-        self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = None
+        self,
+        path: str,
+        descriptor: TableDescriptor,
+        ignoreIfExists: bool | None = None,  # noqa: N803
     ) -> None:
         """Declare a table by a descriptor."""
         self._effect("create_temporary_table", path, descriptor.recorded())
 
     def create_table(
-        self, path: str, descriptor: TableDescriptor, ignoreIfExists: bool | None = None
+        self,
+        path: str,
+        descriptor: TableDescriptor,
+        ignoreIfExists: bool | None = None,  # noqa: N803
     ) -> None:
         """Declare a table by a descriptor."""
         self._effect("create_table", path, descriptor.recorded())
@@ -188,7 +194,9 @@ class TableEnvironment:
         stream = self._environment.from_collection(changes_of(rows, kind))
         name = self._new_name("elements")
         self._streams[name] = StreamEnd(stream, kind, is_row=True, accepts_changes=True, are_changes=True)
-        columns = Schema.new_builder().from_fields(kind.names, [DataType(each) for each in kind.types]).build()
+        columns = (
+            Schema.new_builder().from_fields(kind.names, [DataType(each) for each in kind.types]).build()
+        )
         return self._declared(name, columns, "append")
 
     def from_pandas(self, pdf: Any, schema: Any = None, splits_num: int = 1) -> Table:
@@ -279,9 +287,8 @@ class TableEnvironment:
         request, functions = self._request(target)
         plan = read_plan(ask_planner(request)["plan"])
         tables = ProgramTables(self._streams)
-        settings = TableSettings(
-            {"table.local-time-zone": "UTC", **self._config.to_map()}, {**functions, **self._functions}
-        )
+        called: dict[str, Any] = {**functions, **self._functions}
+        settings = TableSettings({"table.local-time-zone": "UTC", **self._config.to_map()}, called)
         translate(plan, tables, self._environment, settings)
         return tables
 
@@ -304,7 +311,7 @@ class TableEnvironment:
         stream, end = self._result_of({"table": table})
         found = stream.map(ToRow(end.type)).execute_and_collect()
         columns = [(field.name, str(field.type)) for field in end.type.fields]
-        return TableResult(columns, CloseableRows(found, found.close))
+        return TableResult(columns, CloseableRows(found, getattr(found, "close", None)))
 
     def _attach(self, inserts: Sequence[Insert]) -> None:
         self._translated({"inserts": _forms(inserts)})
@@ -348,7 +355,7 @@ class StreamTableEnvironment(TableEnvironment):
     """An environment of tables and streams (PyFlink: StreamTableEnvironment)."""
 
     @staticmethod
-    def create(
+    def create(  # type: ignore[override]
         stream_execution_environment: StreamExecutionEnvironment | None = None,
         environment_settings: Any = None,
     ) -> StreamTableEnvironment:

@@ -19,7 +19,7 @@ PROPERTIES: Final = frozenset(
     char_length upper_case lower_case init_cap from_base64 to_base64 ascii chr reverse to_date to_time
     to_timestamp flatten cardinality element map_keys map_values map_entries rowtime proctime year years
     quarter quarters month months week weeks day days hour hours minute minutes second seconds milli millis
-    md5 sha1 sha224 sha256 sha384 sha512""".split()
+    md5 sha1 sha224 sha256 sha384 sha512""".split()  # noqa: SIM905
 )
 METHODS: Final = frozenset(
     """log round concat between not_between then if_null list_agg alias as_argument cast try_cast in_ truncate
@@ -33,7 +33,7 @@ METHODS: Final = frozenset(
     object_update bitmap_and bitmap_andnot bitmap_and_agg bitmap_and_cardinality_agg bitmap_build
     bitmap_build_agg bitmap_build_cardinality_agg bitmap_cardinality bitmap_from_bytes bitmap_or bitmap_or_agg
     bitmap_or_cardinality_agg bitmap_to_array bitmap_to_bytes bitmap_to_string bitmap_xor bitmap_xor_agg
-    bitmap_xor_cardinality_agg""".split()
+    bitmap_xor_cardinality_agg""".split()  # noqa: SIM905
 )
 FUNCTIONS: Final = (
     """lit range_ and_ or_ not_ current_database current_date current_time current_timestamp
@@ -42,7 +42,7 @@ FUNCTIONS: Final = (
     descriptor row_interval pi e rand rand_integer atan2 negative concat concat_ws uuid null_of log
     source_watermark if_then_else coalesce with_all_columns with_columns without_columns json json_string
     json_object json_object_agg json_array json_array_agg lag lead call_sql"""
-).split()
+).split()  # noqa: SIM905
 CONSTANTS: Final = ("UNBOUNDED_ROW", "UNBOUNDED_RANGE", "CURRENT_ROW", "CURRENT_RANGE")
 
 

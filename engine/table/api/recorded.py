@@ -2,9 +2,9 @@
 
 Rules:
 
-- A ``Recorded`` is a value that only the planner has: an expression, a table, a window, a schema. It knows how
-  it is made: a call, and the values that the call takes. Making one asks nothing of the planner, so what is
-  wrong with it shows when a plan is asked for.
+- A ``Recorded`` is a value that only the planner has: an expression, a table, a window, a schema. It knows
+  how it is made: a call, and the values that the call takes. Making one asks nothing of the planner, so what
+  is wrong with it shows when a plan is asked for.
 - ``Steps`` writes values as a list of JSON, each after those that it needs, each once. The planner
   (``planner/client/calls.py``) repeats the calls on PyFlink and compiles what comes of the last one.
 - Only public names of PyFlink's modules of tables are called there, with data as arguments.

@@ -1,3 +1,4 @@
+# ruff: noqa: N802 - PyFlink's names
 """The types of columns under PyFlink's names, and what they are for streams."""
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class PlanningFailed(ValueError):
 
 
 class PlanRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What to plan: one of ``statement``, ``statements`` (one plan for all INSERTs), ``program`` and ``target``.
+    """What to plan: one of ``statement``, ``statements`` (one plan for all INSERTs), ``program``, ``target``.
 
     ``calls`` are what a program says of tables (``api/recorded.py``), ``target`` what it asks for.
     """

@@ -1,7 +1,7 @@
 """Repeats what a program said of tables on PyFlink: the steps of ``api/recorded.py``.
 
-Only public names of PyFlink's tables are called, with data as arguments. A function of the program is declared
-by its types; it is never executed here.
+Only public names of PyFlink's tables are called, with data as arguments. A function of the program is
+declared by its types; it is never executed here.
 """
 
 import operator
@@ -13,11 +13,14 @@ import pyflink.table.expression
 import pyflink.table.expressions
 import pyflink.table.window
 from pyflink.java_gateway import get_gateway
-from pyflink.table import AggregateFunction, DataTypes, ScalarFunction, TableAggregateFunction, TableFunction
+from pyflink.table import AggregateFunction, ScalarFunction, TableAggregateFunction, TableFunction
 from pyflink.table.types import _from_java_data_type
 from pyflink.table.udf import udaf, udf, udtaf, udtf
 
-OPERATORS = frozenset("eq ne lt le gt ge and_ or_ invert neg abs add sub mul truediv mod pow".split())
+OPERATORS = frozenset(
+    ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "invert", "neg", "abs")
+    + ("add", "sub", "mul", "truediv", "mod", "pow")
+)
 CLASSES = (pyflink.table, pyflink.table.window, pyflink.table.expression)
 
 
@@ -186,6 +189,3 @@ class TableAggregate(TableAggregateFunction):
 def jsonable(value):
     """Return a value of the program's question as JSON."""
     return value if isinstance(value, (str, int, float, bool, type(None))) else [str(each) for each in value]
-
-
-__all__ = ["Calls", "DataTypes", "jsonable"]

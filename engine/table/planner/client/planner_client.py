@@ -5,7 +5,8 @@ It reads a request in JSON from each line of its input and answers each with a l
 - ``options``: the configuration, by key; ``ddl``: statements to execute first.
 - ``statements``: INSERTs to compile as one plan; or ``statement``: a query, an INSERT, a statement set or an
   EXPLAIN; or ``program``: source in Python that defines ``query(t)`` and perhaps ``setup(t)``, which is
-  executed, so only tests send one; or ``target``: what a program asks for, behind its ``calls`` (``calls.py``).
+  executed, so only tests send one; or ``target``: what a program asks for, behind its ``calls``
+  (``calls.py``).
 - The answer has ``plan`` (and the ``schema`` of a query), ``text`` (of an EXPLAIN), ``rows`` (of a SHOW or
   DESCRIBE), or ``error`` with phase, class and the first line of the message.
 
@@ -154,7 +155,7 @@ def plan_of_inserts(environment, calls, target):
 
 
 def plan_of_stream(environment, calls, target):
-    """Compile a table that becomes a stream, after PyFlink itself has made a stream of it, which checks it."""
+    """Compile a table that becomes a stream; PyFlink makes a stream of it before, which checks it."""
     table, builder = calls.value(target["stream"]), TableDescriptor.for_connector("vec")
     arguments = [calls.value(target[name]) if name in target else None for name in ("schema", "mode")]
     if target["method"] == "to_changelog_stream":
