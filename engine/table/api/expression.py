@@ -35,14 +35,14 @@ METHODS: Final = frozenset(
     bitmap_or_cardinality_agg bitmap_to_array bitmap_to_bytes bitmap_to_string bitmap_xor bitmap_xor_agg
     bitmap_xor_cardinality_agg""".split()  # noqa: SIM905
 )
-FUNCTIONS: Final = (
+FUNCTIONS: Final = (  # noqa: SIM905
     """lit range_ and_ or_ not_ current_database current_date current_time current_timestamp
     current_watermark local_time local_timestamp to_date to_timestamp to_timestamp_ltz temporal_overlaps
     date_format timestamp_diff convert_tz from_unixtime unix_timestamp array row map_ map_from_arrays
     descriptor row_interval pi e rand rand_integer atan2 negative concat concat_ws uuid null_of log
     source_watermark if_then_else coalesce with_all_columns with_columns without_columns json json_string
     json_object json_object_agg json_array json_array_agg lag lead call_sql"""
-).split()  # noqa: SIM905
+).split()
 CONSTANTS: Final = ("UNBOUNDED_ROW", "UNBOUNDED_RANGE", "CURRENT_ROW", "CURRENT_RANGE")
 
 

@@ -18,8 +18,10 @@ from pyflink.table.types import _from_java_data_type
 from pyflink.table.udf import udaf, udf, udtaf, udtf
 
 OPERATORS = frozenset(
-    ("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "invert", "neg", "abs")
-    + ("add", "sub", "mul", "truediv", "mod", "pow")
+    (
+        *("eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "invert", "neg", "abs"),
+        *("add", "sub", "mul", "truediv", "mod", "pow"),
+    )
 )
 CLASSES = (pyflink.table, pyflink.table.window, pyflink.table.expression)
 
