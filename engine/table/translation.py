@@ -17,13 +17,13 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
+from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment, add_operator, upstreams_of
 from onceproof.engine.graph import Partitioner, PartitionerKind, Upstream
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.table.operators import KEY_TYPE, TableFunction, TableOperator, key_selector
 from onceproof.engine.table.plans import Node, Plan, UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
-from onceproof.engine.table.tables import Tables
+from onceproof.engine.table.table_ends import Tables
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import LogicalType
 
 NODE_MODULES: Final = (
@@ -52,9 +52,8 @@ NODE_MODULES: Final = (
     "over",
     "match",
     "python",
-    "process_table_function",
 )
-"""The modules of ``nodes``; those that do not exist yet are passed over."""
+"""The modules of ``nodes`` that register translators."""
 
 MakeFunction: TypeAlias = Callable[[], TableFunction]
 
@@ -85,13 +84,8 @@ def translator(kind: str, *versions: int) -> Callable[[Translator], Translator]:
 @lru_cache(maxsize=1)
 def load_translators() -> Mapping[tuple[str, int], Translator]:
     """Import the modules of nodes, and return all translators."""
-    package = f"{__package__}.nodes"
     for name in NODE_MODULES:
-        try:
-            import_module(f"{package}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{package}.{name}":
-                raise
+        import_module(f"{__package__}.nodes.{name}")
     return TRANSLATORS
 
 
@@ -136,14 +130,14 @@ class Translation:
     def plain(self, node: Node, given: TableStream, make: MakeFunction, part: str = "") -> TableStream:
         """Run a TableFunction without keys and state."""
         make()
-        return self._added(node, part, partial(TableOperator, make), given, given.stream._upstreams)
+        return self._added(node, part, partial(TableOperator, make), given, upstreams_of(given.stream))
 
     def operator(
         self, node: Node, given: TableStream, create: Callable[[], Operator], part: str = ""
     ) -> TableStream:
         """Run an operator of its own class."""
         create()
-        return self._added(node, part, create, given, given.stream._upstreams)
+        return self._added(node, part, create, given, upstreams_of(given.stream))
 
     def _added(
         self,
@@ -151,17 +145,17 @@ class Translation:
         part: str,
         create: Callable[[], Operator],
         given: TableStream,
-        upstreams: Sequence[Upstream],
+        upstreams: tuple[Upstream, ...],
     ) -> TableStream:
         name = f"{node.type}-{part}" if part else node.type
-        stream = given.stream._transform(name, create, None, tuple(upstreams))
+        stream = add_operator(given.stream, name, create, upstreams)
         stream.uid(f"{node.id}_{name}").set_description(node.description)
         return TableStream(stream, node.output)
 
 
-def _by_key(given: TableStream, keys: Sequence[int]) -> list[Upstream]:
+def _by_key(given: TableStream, keys: Sequence[int]) -> tuple[Upstream, ...]:
     partitioner = Partitioner(PartitionerKind.HASH, key_selector(keys), KEY_TYPE)
-    return [each._replace(partitioner=partitioner) for each in given.stream._upstreams]
+    return tuple([each._replace(partitioner=partitioner) for each in upstreams_of(given.stream)])
 
 
 def translate(

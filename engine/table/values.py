@@ -23,7 +23,7 @@ engine's form of big integers. Milliseconds, in which watermarks and timers are,
 NANOS_PER_MS``.
 
 Everything is immutable and hashable, so a row is its own key in a state of maps and is never copied. Two
-floats want care: NaN does not equal itself, and 0.0 equals -0.0. Keys of streams are told apart by the
+floats want care: NaN does not equal itself, and 0.0 equals -0.0. Keys of streams differ by the
 engine (``engine/key_identity.py``); where rows are keys of a map, use ``identity``.
 
 A change is a pair ``(kind, row)`` with the kinds of Flink's RowKind; the row is a tuple of values. So the row
@@ -162,8 +162,8 @@ def _days_of(text: str) -> int:
 
 def _time_of(text: str) -> int:
     clock, _, fraction = text.partition(".")
-    hours, minutes, seconds = (*map(int, clock.split(":")), 0)[:3]
-    return ((hours * 60 + minutes) * 60 + seconds) * 1000 + int(fraction.ljust(3, "0")[:3] or 0)
+    hours, minutes, *seconds = map(int, clock.split(":"))
+    return ((hours * 60 + minutes) * 60 + sum(seconds)) * 1000 + int(fraction.ljust(3, "0")[:3] or 0)
 
 
 def timestamp_of(text: str) -> int:

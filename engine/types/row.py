@@ -157,7 +157,10 @@ def _described(row: Row) -> list[Any]:
 def _of_description(parts: list[Any]) -> Row:
     kind = parts.pop(0) if isinstance(parts[0], int) else 0
     names, *values = parts
-    return make_row(None if names is None else tuple(names), values, kind)
+    row = make_row(None, values, kind)
+    if names is not None:
+        row.set_field_names(names)
+    return row
 
 
 def _identity(row: Row) -> Distinct:

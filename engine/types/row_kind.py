@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
+
+_SIGNS: Final = ("+I", "-U", "+U", "-D")
 
 
 class RowKind(Enum):
@@ -14,4 +17,4 @@ class RowKind(Enum):
     DELETE = 3
 
     def __str__(self) -> str:
-        return ("+I", "-U", "+U", "-D")[self.value]
+        return _SIGNS[self.value]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onceproof.engine.table.planner.service import Planner, PlanRequest, renumbered
+from onceproof.engine.table.planner.planner_process import Planner, PlanRequest, renumbered
 from onceproof.harness.systems.flink.home import VERSION
 from onceproof.harness.systems.flink.planner import find_planner
 from tests.conformance.sql_programs import answering, difference_of_program, is_of_streams
@@ -33,7 +33,7 @@ REDUNDANT: Final = frozenset({"description", "damBehavior", "priority", "file-pa
 
 
 def without_redundancy(value: Any) -> Any:
-    """Leave out what nobody reads."""
+    """Leave out what is never read."""
     if isinstance(value, dict):
         return {key: without_redundancy(item) for key, item in value.items() if key not in REDUNDANT}
     return [without_redundancy(item) for item in value] if isinstance(value, list) else value

@@ -19,7 +19,7 @@ from onceproof.engine.table.api.planning import use_planner
 from onceproof.engine.table.api.recorded import Recorded, Steps
 from onceproof.engine.table.api.table import Table
 from onceproof.engine.table.api.types import DataTypes
-from onceproof.engine.table.planner.service import PlanningFailed, PlanRequest
+from onceproof.engine.table.planner.planner_process import PlanningFailed, PlanRequest
 from onceproof.engine.table.user_functions import PythonFunction
 from onceproof.engine.types import Types
 from onceproof.engine.types.row import Row
@@ -112,7 +112,7 @@ def functions_of(vector: SqlVector) -> Mapping[str, PythonFunction]:
     steps = Steps()
     if isinstance(found, Recorded):
         steps.add(found)
-    return {**steps.functions, **tables._functions}
+    return {**steps.functions, **tables._session.functions}
 
 
 def difference_of_program(vector: SqlVector, ask: Callable[[PlanRequest], Mapping[str, Any]]) -> str:
@@ -123,7 +123,7 @@ def difference_of_program(vector: SqlVector, ask: Callable[[PlanRequest], Mappin
         tables, found = executed(vector)
         if not isinstance(found, Table):
             return "" if found == expected["value"] else f"{found}"
-        schema = [list(column) for column in tables._schema_of(found)]
+        schema = [list(column) for column in tables._session.schema_of(found)]
         if schema != expected["schema"]:
             return f"the schema is {schema}"
         rows = [[str(row.get_row_kind()), list(row)] for row in found.execute().collect()]

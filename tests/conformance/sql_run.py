@@ -19,8 +19,8 @@ from onceproof.engine.runtime import local
 from onceproof.engine.runtime.clocks import Clocks
 from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.table.plans import UnsupportedPlan, read_plan
-from onceproof.engine.table.settings import TableSettings
-from onceproof.engine.table.tables import TableEnd, source_end
+from onceproof.engine.table.table_ends import TableEnd, source_end
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.engine.table.values import KIND_OF, KINDS, Change, row_decoder, row_encoder
 from onceproof.engine.task.task import Task

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from onceproof.engine.table.planner.service import Planner, PlanningFailed, PlanRequest
+from onceproof.engine.table.planner.planner_process import Planner, PlanningFailed, PlanRequest
 
 HERE: Final = Path(__file__).parent
 DEFAULT_SQL_VECTORS: Final = HERE / "sql_vectors.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceproof.engine.table.planner.service import Planner
+from onceproof.engine.table.planner.planner_process import Planner
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.harness.services.service import ServiceMissing
 from onceproof.harness.systems.flink.planner import find_planner

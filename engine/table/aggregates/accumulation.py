@@ -25,7 +25,7 @@ from msgspec import Struct
 from onceproof.engine.table.aggregates.counts import change_count
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, create_aggregate
 from onceproof.engine.table.ordering import fields_of, key_codec
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import Field, LogicalType
 from onceproof.engine.table.values import Row
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from onceproof.engine.table.aggregates.counts import change_count
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.values import Row
 
 _CHOICES: Final[dict[str, Callable[[int, int], bool]]] = {

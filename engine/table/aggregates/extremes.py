@@ -14,7 +14,7 @@ from onceproof.engine.table.aggregates.counts import change_count
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
 from onceproof.engine.table.ordering import key_codec, value_order
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import NUMBERS, TEXTS, TIMESTAMPS
 from onceproof.engine.table.values import Row
 

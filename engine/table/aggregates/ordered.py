@@ -7,7 +7,7 @@ from typing import Any, Final
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
 from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.ordering import key_codec
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.values import Row
 
 MORE_THAN_ONE: Final = "SingleValueAggFunction received more than one element."

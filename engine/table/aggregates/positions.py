@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.values import Row
 
 
@@ -47,7 +47,8 @@ class Lag(Aggregate):
     def add(self, accumulator: tuple[int, tuple[Any, ...], Any], values: Row) -> tuple[int, Row, Any]:
         needed = values[1] + 1 if len(values) > 1 else 2
         default = values[2] if len(values) > 2 else None
-        return needed, (*accumulator[1], values[0])[-needed:], default
+        known = (*accumulator[1], values[0])
+        return needed, known[-needed:], default
 
     def result(self, accumulator: tuple[int, tuple[Any, ...], Any]) -> Any:
         needed, values, default = accumulator

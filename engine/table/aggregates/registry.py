@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import LogicalType, read_type
 from onceproof.engine.table.values import Row
 
@@ -34,7 +34,7 @@ AGGREGATE_MODULES: Final = (
     "statistics",
     "user",
 )
-"""The modules of this package that register functions; those that do not exist yet are passed over."""
+"""The modules of this package that register functions."""
 
 
 class AggregateCall(Struct, frozen=True):
@@ -99,11 +99,7 @@ def aggregate(*names: str) -> Callable[[Factory], Factory]:
 def load_aggregates() -> Mapping[str, Factory]:
     """Import the modules, and return all factories by name."""
     for name in AGGREGATE_MODULES:
-        try:
-            import_module(f"{__package__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{__package__}.{name}":
-                raise
+        import_module(f"{__package__}.{name}")
     return FACTORIES
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.values import Row
 
 

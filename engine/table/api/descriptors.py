@@ -27,7 +27,7 @@ class Built:
         kind, name, *arguments = self._begin
         value = Recorded({"class": kind, "name": name}, arguments)
         for method, values in (*self._calls, ("build", ())):
-            value = Recorded({"on": value, "name": method}, [_recorded(each) for each in values])
+            value = Recorded({"on": value, "name": method}, [recorded_form(each) for each in values])
         return value
 
     def of(self, *methods: str) -> list[tuple[str, tuple[Any, ...]]]:
@@ -35,7 +35,8 @@ class Built:
         return [call for call in self._calls if call[0] in methods]
 
 
-def _recorded(value: Any) -> Any:
+def recorded_form(value: Any) -> Any:
+    """Return a descriptor as the calls that made it, and any other value as it is."""
     return value.recorded() if isinstance(value, Built) else value
 
 

@@ -10,7 +10,7 @@ from onceproof.engine.functions import SinkFunction
 from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.engine.table.python_values import from_python, row_from_python, row_to_python
-from onceproof.engine.table.tables import TableEnd
+from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import INSERT, KINDS, Change, row_encoder
 from onceproof.engine.types.row import Row

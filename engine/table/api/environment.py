@@ -1,19 +1,12 @@
 """Environments of tables, under PyFlink's names (pyflink.table.table_environment).
 
-Rules:
-
-- Statements that declare something, views and functions are kept as ``effects``; each request to the planner
-  has all of them, and then the table or statement that is asked for. So the planner keeps nothing between two
-  requests, and what a statement declares wrongly shows with the first query behind it.
-- Streams and rows of the program become declared tables of the connector ``vec``, whose rows the job takes
-  from the stream (``ends.py``).
-- A query becomes operators of the stream environment of its tables, so streams and tables are one job.
+``session.py`` has the rules.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
@@ -25,43 +18,56 @@ from onceproof.engine.table.api.descriptors import (
     Schema,
     TableConfig,
     TableDescriptor,
+    recorded_form,
 )
 from onceproof.engine.table.api.elements import changes_of, schema_of
-from onceproof.engine.table.api.ends import ProgramTables, StreamEnd, ToRow
-from onceproof.engine.table.api.planning import ask_planner
-from onceproof.engine.table.api.recorded import Recorded, Steps
+from onceproof.engine.table.api.ends import StreamEnd, ToRow
+from onceproof.engine.table.api.recorded import Recorded, first_argument
 from onceproof.engine.table.api.result import CloseableRows, TableResult
+from onceproof.engine.table.api.session import Insert, Session
 from onceproof.engine.table.api.sql_functions import python_function
-from onceproof.engine.table.api.statement_set import Insert, StatementSet
+from onceproof.engine.table.api.statement_set import StatementSet
 from onceproof.engine.table.api.table import Table
 from onceproof.engine.table.api.types import DataType, columns_of
 from onceproof.engine.table.api.udf import UserFunction
-from onceproof.engine.table.planner.service import PlanRequest
-from onceproof.engine.table.plans import read_plan
-from onceproof.engine.table.settings import TableSettings
-from onceproof.engine.table.tables import TableEnd
-from onceproof.engine.table.translation import translate
-from onceproof.engine.table.user_functions import PythonFunction
 from onceproof.engine.table.values import KIND_OF
 from onceproof.engine.types.row import Row
 
 QUERYING: Final = re.compile(r"\s*(\(|SELECT\b|WITH\b|VALUES\b|FROM\b)", re.IGNORECASE)
 INSERTING: Final = re.compile(r"\s*(INSERT\b|EXECUTE\s+STATEMENT\s+SET\b)", re.IGNORECASE)
 SHOWING: Final = re.compile(r"\s*(SHOW|DESCRIBE|DESC|EXPLAIN)\b", re.IGNORECASE)
-CATALOG: Final = "default_catalog"
-DATABASE: Final = "default_database"
+PLACE: Final = ("default_catalog", "default_database")
+
+
+def _declares(name: str, answer: Any = None) -> Callable[..., Any]:
+    """Return a method that keeps its call for the planner."""
+
+    def declare(self: TableEnvironment, *arguments: Any, **named: Any) -> Any:
+        forms = {key: recorded_form(value) for key, value in named.items()}
+        self._session.effect(name, *map(recorded_form, arguments), **forms)
+        return answer
+
+    declare.__name__ = declare.__qualname__ = name
+    declare.__doc__ = f"Keep a call of PyFlink's ``{name}`` for the planner."
+    return declare
+
+
+def _answers(name: str) -> Callable[..., Any]:
+    """Return a method that asks the planner."""
+
+    def ask(self: TableEnvironment) -> Any:
+        return self._session.value_of(Recorded({"environment": name}))
+
+    ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = f"Ask the planner for PyFlink's ``{name}``."
+    return ask
 
 
 class TableEnvironment:
     """Where tables are declared and queried (PyFlink: TableEnvironment)."""
 
     def __init__(self, environment: StreamExecutionEnvironment, options: Mapping[str, str]) -> None:
-        self._environment = environment
-        self._config = TableConfig(options)
-        self._effects: list[Recorded] = []
-        self._functions: dict[str, PythonFunction] = {}
-        self._streams: dict[str, StreamEnd] = {}
-        self._numbers: dict[str, int] = {}
+        self._session = Session(environment, options)
 
     @staticmethod
     def create(environment_settings: Any) -> TableEnvironment:
@@ -70,7 +76,7 @@ class TableEnvironment:
 
     def get_config(self) -> TableConfig:
         """Return the options; setting one there counts for what is planned behind."""
-        return self._config
+        return self._session.config
 
     # ---- what is declared
 
@@ -80,22 +86,17 @@ class TableEnvironment:
         if QUERYING.match(statement):
             return self.sql_query(statement).execute()
         if INSERTING.match(statement):
-            return self._execute_inserts([Insert(text=statement)])
+            return self._session.execute_inserts([Insert(text=statement)])
         if SHOWING.match(statement):
-            answer = self._ask({"statement": statement})
+            answer = self._session.ask({"statement": statement})
             rows = [[answer["text"]]] if "text" in answer else answer["rows"]
             return TableResult([("result", "STRING")], CloseableRows([Row(*row) for row in rows]))
         if (declared := python_function(statement)) is not None:
             name, function, method = declared
             self._register(method, name, function)
         else:
-            self._effect("execute_sql", statement)
+            self._session.effect("execute_sql", statement)
         return TableResult()
-
-    def _effect(self, name: str, *arguments: Any) -> Recorded:
-        step = Recorded({"environment": name}, arguments)
-        self._effects.append(step)
-        return step
 
     def create_temporary_view(
         self, view_path: str, table_or_data_stream: Any, *fields_or_schema: Any
@@ -104,43 +105,14 @@ class TableEnvironment:
         table = table_or_data_stream
         if isinstance(table, DataStream):
             table = self._table_of(table, fields_or_schema, "append", accepts_changes=False)
-        self._effect("create_temporary_view", view_path, table)
+        self._session.effect("create_temporary_view", view_path, table)
 
-    def create_temporary_table(
-        self,
-        path: str,
-        descriptor: TableDescriptor,
-        ignoreIfExists: bool | None = None,  # noqa: N803
-    ) -> None:
-        """Declare a table by a descriptor."""
-        self._effect("create_temporary_table", path, descriptor.recorded())
-
-    def create_table(
-        self,
-        path: str,
-        descriptor: TableDescriptor,
-        ignoreIfExists: bool | None = None,  # noqa: N803
-    ) -> None:
-        """Declare a table by a descriptor."""
-        self._effect("create_table", path, descriptor.recorded())
-
-    def drop_temporary_view(self, view_path: str) -> bool:
-        """Forget a view."""
-        self._effect("drop_temporary_view", view_path)
-        return True
-
-    def drop_temporary_table(self, table_path: str) -> bool:
-        """Forget a table."""
-        self._effect("drop_temporary_table", table_path)
-        return True
-
-    def use_catalog(self, catalog_name: str) -> None:
-        """Set the catalog of names without one."""
-        self._effect("use_catalog", catalog_name)
-
-    def use_database(self, database_name: str) -> None:
-        """Set the database of names without one."""
-        self._effect("use_database", database_name)
+    create_temporary_table = _declares("create_temporary_table")
+    create_table = _declares("create_table")
+    drop_temporary_view = _declares("drop_temporary_view", True)
+    drop_temporary_table = _declares("drop_temporary_table", True)
+    use_catalog = _declares("use_catalog")
+    use_database = _declares("use_database")
 
     # ---- functions
 
@@ -158,42 +130,44 @@ class TableEnvironment:
         if not isinstance(function, UserFunction):
             raise InvalidJob(f"{name!r} is no function of tables: make it one by udf, udtf, udaf or udtaf")
         parts = name.split(".")
-        full = ".".join(f"`{part}`" for part in [*(CATALOG, DATABASE)[: 3 - len(parts)], *parts])
+        full = ".".join(f"`{part}`" for part in [*PLACE[: 3 - len(parts)], *parts])
         for each in (name, full):
-            self._functions[each] = function.python
-        self._effect(method, name, function)
+            self._session.functions[each] = function.python
+        self._session.effect(method, name, function)
 
     def drop_temporary_system_function(self, name: str) -> bool:
         """Forget a function."""
-        self._effect("drop_temporary_system_function", name)
-        return self._functions.pop(name, None) is not None
+        self._session.effect("drop_temporary_system_function", name)
+        return self._session.functions.pop(name, None) is not None
 
     def drop_temporary_function(self, path: str) -> bool:
         """Forget a function."""
-        self._effect("drop_temporary_function", path)
-        return self._functions.pop(path, None) is not None
+        self._session.effect("drop_temporary_function", path)
+        return self._session.functions.pop(path, None) is not None
 
     # ---- tables
 
     def sql_query(self, query: str) -> Table:
         """Return the table of a query."""
-        return Table(self, {"environment": "sql_query"}, (query,))
+        return Table(self._session, {"environment": "sql_query"}, (query,))
 
     def from_path(self, path: str) -> Table:
         """Return a declared table."""
-        return Table(self, {"environment": "from_path"}, (path,))
+        return Table(self._session, {"environment": "from_path"}, (path,))
 
     def from_descriptor(self, descriptor: TableDescriptor) -> Table:
         """Return a table by its descriptor."""
-        return Table(self, {"environment": "from_descriptor"}, (descriptor.recorded(),))
+        return Table(self._session, {"environment": "from_descriptor"}, (descriptor.recorded(),))
 
     def from_elements(self, elements: Any, schema: Any = None, verify_schema: bool = True) -> Table:
         """Return the table of rows of the program; their types are inferred unless they are given."""
         rows = list(elements)
         kind = schema_of(rows, schema)
-        stream = self._environment.from_collection(changes_of(rows, kind))
-        name = self._new_name("elements")
-        self._streams[name] = StreamEnd(stream, kind, is_row=True, accepts_changes=True, are_changes=True)
+        stream = self._session.environment.from_collection(changes_of(rows, kind))
+        name = self._session.new_name("elements")
+        self._session.streams[name] = StreamEnd(
+            stream, kind, is_row=True, accepts_changes=True, are_changes=True
+        )
         columns = (
             Schema.new_builder().from_fields(kind.names, [DataType(each) for each in kind.types]).build()
         )
@@ -206,119 +180,28 @@ class TableEnvironment:
 
     def _declared(self, name: str, schema: Schema, mode: str) -> Table:
         descriptor = TableDescriptor.for_connector("vec").schema(schema).option("mode", mode).build()
-        self._effect("create_temporary_table", name, descriptor.recorded())
+        self._session.effect("create_temporary_table", name, descriptor.recorded())
         return self.from_path(name)
-
-    def _new_name(self, kind: str) -> str:
-        number = self._numbers[kind] = self._numbers.get(kind, 0) + 1
-        return f"{kind}_{number}"
-
-    def _named(self, table: Table) -> str:
-        name = self._new_name("unnamed_table")
-        self._effect("create_temporary_view", name, table)
-        return f"`{name}`"
 
     def create_statement_set(self) -> StatementSet:
         """Return an empty set of INSERTs."""
-        return StatementSet(self)
+        return StatementSet(self._session)
 
     def explain_sql(self, stmt: str, *extra_details: ExplainDetail) -> str:
         """Return the planner's explanation of a statement."""
         step = Recorded({"environment": "explain_sql"}, (stmt, *extra_details))
-        return str(self._ask({"value": step})["value"])
+        return str(self._session.value_of(step))
 
-    def _listed(self, name: str) -> list[str]:
-        return list(self._ask({"value": Recorded({"environment": name})})["value"])
-
-    def list_tables(self) -> list[str]:
-        """Return the names of tables and views."""
-        return self._listed("list_tables")
-
-    def list_views(self) -> list[str]:
-        """Return the names of views."""
-        return self._listed("list_views")
-
-    def list_temporary_tables(self) -> list[str]:
-        """Return the names of temporary tables."""
-        return self._listed("list_temporary_tables")
-
-    def list_temporary_views(self) -> list[str]:
-        """Return the names of temporary views."""
-        return self._listed("list_temporary_views")
-
-    def list_functions(self) -> list[str]:
-        """Return the names of all functions."""
-        return self._listed("list_functions")
-
-    def list_user_defined_functions(self) -> list[str]:
-        """Return the names of the program's functions."""
-        return self._listed("list_user_defined_functions")
-
-    def list_databases(self) -> list[str]:
-        """Return the names of databases."""
-        return self._listed("list_databases")
-
-    def list_catalogs(self) -> list[str]:
-        """Return the names of catalogs."""
-        return self._listed("list_catalogs")
-
-    def get_current_catalog(self) -> str:
-        """Return the catalog of names without one."""
-        return str(self._ask({"value": Recorded({"environment": "get_current_catalog"})})["value"])
-
-    def get_current_database(self) -> str:
-        """Return the database of names without one."""
-        return str(self._ask({"value": Recorded({"environment": "get_current_database"})})["value"])
-
-    # ---- plans and jobs
-
-    def _request(self, target: Mapping[str, Any]) -> tuple[PlanRequest, dict[str, PythonFunction]]:
-        steps = Steps()
-        for effect in self._effects:
-            steps.add(effect)
-        form = steps.target(target)
-        return PlanRequest(options=self._config.to_map(), calls=steps.steps, target=form), steps.functions
-
-    def _ask(self, target: Mapping[str, Any]) -> Mapping[str, Any]:
-        return ask_planner(self._request(target)[0])
-
-    def _translated(self, target: Mapping[str, Any]) -> ProgramTables:
-        """Add the operators of a plan to the stream environment."""
-        request, functions = self._request(target)
-        plan = read_plan(ask_planner(request)["plan"])
-        tables = ProgramTables(self._streams)
-        called: dict[str, Any] = {**functions, **self._functions}
-        settings = TableSettings({"table.local-time-zone": "UTC", **self._config.to_map()}, called)
-        translate(plan, tables, self._environment, settings)
-        return tables
-
-    def _result_of(self, target: Mapping[str, Any]) -> tuple[DataStream, TableEnd]:
-        (result,) = self._translated(target).results
-        return result
-
-    def _schema_of(self, table: Table) -> list[tuple[str, str]]:
-        return [(name, kind) for name, kind in self._ask({"schema": table})["schema"]]
-
-    def _explain(self, table: Table, details: Sequence[ExplainDetail]) -> str:
-        step = Recorded({"on": table, "name": "explain"}, details)
-        return str(self._ask({"value": step})["value"])
-
-    def _explain_inserts(self, inserts: Sequence[Insert], details: Sequence[ExplainDetail]) -> str:
-        target = {"inserts": _forms(inserts), "explain": [detail.name for detail in details]}
-        return str(self._ask(target)["text"])
-
-    def _execute_table(self, table: Table) -> TableResult:
-        stream, end = self._result_of({"table": table})
-        found = stream.map(ToRow(end.type)).execute_and_collect()
-        columns = [(field.name, str(field.type)) for field in end.type.fields]
-        return TableResult(columns, CloseableRows(found, getattr(found, "close", None)))
-
-    def _attach(self, inserts: Sequence[Insert]) -> None:
-        self._translated({"inserts": _forms(inserts)})
-
-    def _execute_inserts(self, inserts: Sequence[Insert]) -> TableResult:
-        self._attach(inserts)
-        return TableResult(client=self._environment.execute_async("insert"))
+    list_tables = _answers("list_tables")
+    list_views = _answers("list_views")
+    list_temporary_tables = _answers("list_temporary_tables")
+    list_temporary_views = _answers("list_temporary_views")
+    list_functions = _answers("list_functions")
+    list_user_defined_functions = _answers("list_user_defined_functions")
+    list_databases = _answers("list_databases")
+    list_catalogs = _answers("list_catalogs")
+    get_current_catalog = _answers("get_current_catalog")
+    get_current_database = _answers("get_current_database")
 
     def _table_of(
         self, stream: DataStream, given: Sequence[Any], mode: str, *, accepts_changes: bool
@@ -329,7 +212,7 @@ class TableEnvironment:
             raise InvalidJob("the stream has no declared type: give its last operation an output_type")
         row = columns_of(kind)
         is_row = bool(getattr(kind, "fields", ()))
-        name = self._new_name("stream")
+        name = self._session.new_name("stream")
         schema = given[0] if len(given) == 1 and isinstance(given[0], Schema) else None
         names: list[Any] = [] if schema is not None or given == (None,) else list(given)
         fields = [(field.name, DataType(field.type)) for field in row.fields]
@@ -342,10 +225,10 @@ class TableEnvironment:
         missing = [each for each, _ in schema.physical if each not in row.names]
         if missing:
             raise InvalidJob(f"the stream has no field {missing[0]!r}: it has {', '.join(row.names)}")
-        self._streams[name] = StreamEnd(stream, row, is_row, accepts_changes)
+        self._session.streams[name] = StreamEnd(stream, row, is_row, accepts_changes)
         table: Table = self._declared(name, schema, mode)
         if names:
-            shown = [each._arguments[0] if isinstance(each, Recorded) else str(each) for each in names]
+            shown = [first_argument(each) if isinstance(each, Recorded) else str(each) for each in names]
             known = set(shown) <= set(row.names)
             table = table.select(*names) if known else table.alias(*shown)
         return table
@@ -391,7 +274,7 @@ class StreamTableEnvironment(TableEnvironment):
 
     def to_data_stream(self, table: Table) -> DataStream:
         """Return the stream of the rows of a table that only adds rows."""
-        stream, end = self._result_of({"stream": table, "method": "to_data_stream"})
+        stream, end = self._session.result_of({"stream": table, "method": "to_data_stream"})
         return stream.map(ToRow(end.type))
 
     def to_changelog_stream(
@@ -409,25 +292,19 @@ class StreamTableEnvironment(TableEnvironment):
             target["sink_mode"] = {"insert_only": "append", "upsert": "upsert", "all": "any"}[
                 changelog_mode.name
             ]
-        stream, end = self._result_of(target)
+        stream, end = self._session.result_of(target)
         return stream.map(ToRow(end.type))
 
     def to_append_stream(self, table: Table, type_info: Any) -> DataStream:
         """Return the stream of the rows of a table that only adds rows."""
-        stream, end = self._result_of({"stream": table, "method": "to_append_stream"})
+        stream, end = self._session.result_of({"stream": table, "method": "to_append_stream"})
         return stream.map(ToRow(end.type))
 
     def to_retract_stream(self, table: Table, type_info: Any) -> DataStream:
         """Return the stream of pairs: whether a row is added, and the row."""
-        stream, end = self._result_of({"table": table})
+        stream, end = self._session.result_of({"table": table})
         return stream.map(ToRow(end.type)).map(_retraction)
 
 
 def _retraction(row: Row) -> tuple[bool, Row]:
     return row.get_row_kind().value in (KIND_OF["+I"], KIND_OF["+U"]), row
-
-
-def _forms(inserts: Sequence[Insert]) -> list[dict[str, Any]]:
-    return [
-        {"text": each.text} if each.text else {"table": each.table, "sink": each.sink} for each in inserts
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from onceproof.engine.table.planner.service import PlannerBroken, PlanRequest
+from onceproof.engine.table.planner.planner_process import PlannerBroken, PlanRequest
 
 AskPlanner: TypeAlias = Callable[[PlanRequest], Mapping[str, Any]]
 """Returns the planner's answer to a request, or raises PlanningFailed or PlannerBroken."""
@@ -14,7 +14,7 @@ _PLANNERS: Final[list[AskPlanner]] = []
 
 
 def use_planner(ask: AskPlanner | None) -> None:
-    """Set who is asked for plans from now on; None: nobody."""
+    """Set who is asked for plans from now on; None: without a planner."""
     _PLANNERS.clear()
     if ask is not None:
         _PLANNERS.append(ask)

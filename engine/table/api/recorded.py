@@ -44,6 +44,11 @@ class Recorded:
         self._named = dict(named or {})
 
 
+def first_argument(value: Recorded) -> Any:
+    """Return the first argument of the call: for a column its name."""
+    return value._arguments[0]
+
+
 class Steps:
     """Writes recorded values as steps."""
 

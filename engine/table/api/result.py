@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from onceproof.engine.api.job_client import JobClient
 from onceproof.engine.table.api.descriptors import ResultKind
-from onceproof.engine.table.api.table import TableSchema
 from onceproof.engine.table.values import KINDS
 from onceproof.engine.types.row import Row
+
+
+class TableSchema:
+    """Names and types of columns (PyFlink: TableSchema)."""
+
+    def __init__(self, columns: Sequence[tuple[str, str]]) -> None:
+        self._columns = [tuple(column) for column in columns]
+
+    def get_field_names(self) -> list[str]:
+        """Return the names."""
+        return [name for name, _ in self._columns]
+
+    get_column_names = get_field_names
+
+    def get_field_data_types(self) -> list[str]:
+        """Return the types, as text."""
+        return [kind for _, kind in self._columns]
+
+    get_column_data_types = get_field_data_types
+
+    def get_field_count(self) -> int:
+        """Return the number of columns."""
+        return len(self._columns)
+
+    def __str__(self) -> str:
+        columns = ",\n".join(f"  `{name}` {kind}" for name, kind in self._columns)
+        return f"(\n{columns}\n)"
 
 
 class CloseableRows:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from onceproof.engine.table.api.descriptors import Built, ExplainDetail
+from onceproof.engine.table.api.descriptors import ExplainDetail, recorded_form
 from onceproof.engine.table.api.expression import Expression, col
 from onceproof.engine.table.api.recorded import Recorded
+from onceproof.engine.table.api.result import TableResult, TableSchema
+from onceproof.engine.table.api.session import Insert, Session
 from onceproof.engine.table.api.udf import UserFunction
-
-if TYPE_CHECKING:
-    from onceproof.engine.table.api.environment import TableEnvironment
-    from onceproof.engine.table.api.result import TableResult
-    from onceproof.engine.table.api.statement_set import TablePipeline
 
 
 class Relation(Recorded):
@@ -21,13 +18,13 @@ class Relation(Recorded):
 
     def __init__(
         self,
-        environment: TableEnvironment,
+        session: Session,
         step: Mapping[str, Any],
         arguments: Sequence[Any] = (),
         named: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(step, arguments, named)
-        self._environment = environment
+        self._session = session
 
 
 def _records(name: str, kind: str, takes_rows: bool = False) -> Callable[..., Any]:
@@ -44,7 +41,7 @@ def _records(name: str, kind: str, takes_rows: bool = False) -> Callable[..., An
             arguments = tuple(
                 [each.taking_row() if isinstance(each, UserFunction) else each for each in arguments]
             )
-        return _KINDS[kind](self._environment, {"on": self, "name": name}, arguments, named)
+        return _KINDS[kind](self._session, {"on": self, "name": name}, arguments, named)
 
     record.__name__ = record.__qualname__ = name
     record.__doc__ = f"Record a call of PyFlink's ``{name}``."
@@ -99,11 +96,11 @@ class Table(Relation):
 
     def __str__(self) -> str:
         """Name the table, so that it can stand in the text of a statement."""
-        return self._environment._named(self)
+        return self._session.name_of(self)
 
     def get_schema(self) -> TableSchema:
         """Return names and types of the columns, as the planner finds them."""
-        return TableSchema(self._environment._schema_of(self))
+        return TableSchema(self._session.schema_of(self))
 
     get_resolved_schema = get_schema
 
@@ -113,21 +110,19 @@ class Table(Relation):
 
     def execute(self) -> TableResult:
         """Run a job that reads the table."""
-        return self._environment._execute_table(self)
+        return self._session.execute_table(self)
 
     def to_pandas(self) -> Any:
         """Run a job that reads the table, and return its rows as a DataFrame."""
         import pandas
 
-        names = [name for name, _ in self._environment._schema_of(self)]
+        names = [name for name, _ in self._session.schema_of(self)]
         with self.execute().collect() as rows:
             return pandas.DataFrame([list(row) for row in rows], columns=names)
 
     def insert_into(self, table_path_or_descriptor: Any, overwrite: bool = False) -> TablePipeline:
         """Describe that the rows go into a table."""
-        from onceproof.engine.table.api.statement_set import TablePipeline
-
-        return TablePipeline(self._environment, self, _sink(table_path_or_descriptor))
+        return TablePipeline(self._session, self, recorded_form(table_path_or_descriptor))
 
     def execute_insert(self, table_path_or_descriptor: Any, overwrite: bool = False) -> TableResult:
         """Run a job that writes the rows into a table."""
@@ -135,15 +130,31 @@ class Table(Relation):
 
     def explain(self, *extra_details: ExplainDetail) -> str:
         """Return the planner's explanation of the query."""
-        return self._environment._explain(self, extra_details)
+        return str(self._session.value_of(Recorded({"on": self, "name": "explain"}, extra_details)))
 
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the planner's explanation of the query."""
         print(self.explain(*extra_details))
 
 
-def _sink(given: Any) -> Any:
-    return given.recorded() if isinstance(given, Built) else given
+class TablePipeline:
+    """A table whose rows go into another one (PyFlink: TablePipeline)."""
+
+    def __init__(self, session: Session, table: Table, sink: Any) -> None:
+        self._session = session
+        self.insert = Insert(table=table, sink=sink)
+
+    def execute(self) -> TableResult:
+        """Run the job."""
+        return self._session.execute_inserts([self.insert])
+
+    def explain(self, *extra_details: ExplainDetail) -> str:
+        """Return the planner's explanation."""
+        return self._session.explain_inserts([self.insert], extra_details)
+
+    def print_explain(self, *extra_details: ExplainDetail) -> None:
+        """Print the planner's explanation."""
+        print(self.explain(*extra_details))
 
 
 class GroupedTable(Relation):
@@ -198,30 +209,3 @@ _KINDS: Final[Mapping[str, type[Relation]]] = {
         FlatAggregateTable,
     )
 }
-
-
-class TableSchema:
-    """Names and types of columns (PyFlink: TableSchema)."""
-
-    def __init__(self, columns: Sequence[tuple[str, str]]) -> None:
-        self._columns = [tuple(column) for column in columns]
-
-    def get_field_names(self) -> list[str]:
-        """Return the names."""
-        return [name for name, _ in self._columns]
-
-    get_column_names = get_field_names
-
-    def get_field_data_types(self) -> list[str]:
-        """Return the types, as text."""
-        return [kind for _, kind in self._columns]
-
-    get_column_data_types = get_field_data_types
-
-    def get_field_count(self) -> int:
-        """Return the number of columns."""
-        return len(self._columns)
-
-    def __str__(self) -> str:
-        columns = ",\n".join(f"  `{name}` {kind}" for name, kind in self._columns)
-        return f"(\n{columns}\n)"

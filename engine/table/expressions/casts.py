@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from onceproof.engine.table.expressions import java_text, text_casts
+from onceproof.engine.table.expressions import java_strings, text_casts
 from onceproof.engine.table.expressions.calendar import session_zone, toward_zero
-from onceproof.engine.table.expressions.java_text import integer_of
+from onceproof.engine.table.expressions.java_strings import integer_of
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
     FunctionFailed,
@@ -260,26 +260,26 @@ def printer(kind: LogicalType, scope: Scope) -> Callable[[Any], str]:
         case "BINARY" | "VARBINARY":
             return lambda value: bytes(value).decode("utf-8", "replace")
         case "BOOLEAN":
-            return java_text.boolean_text
+            return java_strings.boolean_text
         case "FLOAT":
-            return java_text.float_text
+            return java_strings.float_text
         case "DOUBLE":
-            return java_text.double_text
+            return java_strings.double_text
         case "DECIMAL":
-            return java_text.decimal_text
+            return java_strings.decimal_text
         case "DATE":
-            return java_text.date_text
+            return java_strings.date_text
         case "TIME":
-            return lambda value: java_text.time_text(value, precision)
+            return lambda value: java_strings.time_text(value, precision)
         case "TIMESTAMP":
-            return lambda value: java_text.timestamp_text(value, precision)
+            return lambda value: java_strings.timestamp_text(value, precision)
         case "TIMESTAMP_LTZ":
             zone = session_zone(scope.zone)
-            return lambda value: java_text.timestamp_text(zone.to_local(value), precision)
+            return lambda value: java_strings.timestamp_text(zone.to_local(value), precision)
         case "INTERVAL_MONTHS":
-            return java_text.months_text
+            return java_strings.months_text
         case "INTERVAL_MS":
-            return java_text.interval_text
+            return java_strings.interval_text
         case "ARRAY":
             item = nullable_printer(kind.element, scope)
             return lambda value: f"[{', '.join(map(item, value))}]"

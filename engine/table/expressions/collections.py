@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cmp_to_key
 from typing import Any, Final
 
-from onceproof.engine.table.expressions.conditions import as_type
+from onceproof.engine.table.expressions.conditionals import as_type
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
     FunctionFailed,

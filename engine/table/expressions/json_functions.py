@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from onceproof.engine.table.expressions.java_text import (
+from onceproof.engine.table.expressions.java_strings import (
     double_text,
     time_text,
     timestamp_text,
@@ -187,11 +187,14 @@ def _java_class(value: Any) -> str:
     return "java.math.BigDecimal"
 
 
+_QUERY_DEFAULTS: Final = ("WITHOUT_ARRAY", "NULL", "NULL")
+
+
 @builder("$JSON_QUERY$1")
 def _json_query(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
     text, path = operands[:2]
     words = [operand.value for operand in call.operands if isinstance(operand, Symbol)]
-    wrapper, on_empty, on_error = [*words, *("WITHOUT_ARRAY", "NULL", "NULL")[len(words) :]]
+    wrapper, on_empty, on_error = [*words, *_QUERY_DEFAULTS[len(words) :]]
     as_array = call.type.root == "ARRAY"
     empty_values = {"EMPTY_ARRAY": () if as_array else "[]", "EMPTY_OBJECT": "{}"}
 

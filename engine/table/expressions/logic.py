@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onceproof.engine.table.expressions.comparison import distinctness, equality
+from onceproof.engine.table.expressions.comparisons import distinctness, equality
 from onceproof.engine.table.expressions.literals import plain_value
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call, Sarg

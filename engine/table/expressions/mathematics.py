@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from onceproof.engine.table.expressions import java_mathematics
 from onceproof.engine.table.expressions.arithmetic import float_quotient
-from onceproof.engine.table.expressions.java_text import double_text
+from onceproof.engine.table.expressions.java_strings import double_text
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call
 from onceproof.engine.table.expressions.times import round_time

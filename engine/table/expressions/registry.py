@@ -45,20 +45,19 @@ FUNCTION_MODULES: Final = (
     "logic",
     "arithmetic",
     "casts",
-    "conditions",
-    "decimals",
+    "conditionals",
     "strings",
     "regular_expressions",
     "times",
     "collections",
     "json_functions",
     "mathematics",
-    "system",
-    "formats",
+    "hashes_and_types",
+    "printf",
     "bitmaps",
     "structures",
 )
-"""The modules of this package that register functions; those that do not exist yet are passed over."""
+"""The modules of this package that register functions."""
 
 BUILDERS: Final[dict[str, Builder]] = {}
 
@@ -162,11 +161,7 @@ def strictly(apply: Callable[..., Any], operands: Sequence[Evaluate]) -> Evaluat
 def load_functions() -> Mapping[str, Builder]:
     """Import the modules of functions, and return all builders by name."""
     for name in FUNCTION_MODULES:
-        try:
-            import_module(f"{__package__}.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"{__package__}.{name}":
-                raise
+        import_module(f"{__package__}.{name}")
     return BUILDERS
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote_to_bytes
 
-from onceproof.engine.table.expressions.java_text import from_units, units
+from onceproof.engine.table.expressions.java_strings import from_units, units
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
     FunctionFailed,

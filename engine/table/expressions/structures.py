@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onceproof.engine.table.expressions.conditions import as_type
+from onceproof.engine.table.expressions.conditionals import as_type
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, builder
 from onceproof.engine.table.expressions.rex import Call, Literal
 from onceproof.engine.table.values import Row

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from onceproof.engine.table.expressions.calendar import days_of, last_day
-from onceproof.engine.table.expressions.java_text import NumberFormat, parse_double
+from onceproof.engine.table.expressions.java_strings import NumberFormat, parse_double
 from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.types import INTEGERS
 from onceproof.engine.table.values import NANOS_PER_DAY, NANOS_PER_MS, to_decimal, to_float32

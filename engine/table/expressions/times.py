@@ -22,7 +22,7 @@ from onceproof.engine.table.expressions.calendar import (
     toward_zero,
 )
 from onceproof.engine.table.expressions.date_patterns import format_new, format_old, parse_new, parse_old
-from onceproof.engine.table.expressions.java_text import trim
+from onceproof.engine.table.expressions.java_strings import trim
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call, Symbol
 from onceproof.engine.table.expressions.text_casts import CastFailed, parse_date, timestamp_of_text

@@ -11,7 +11,7 @@ from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.table.expressions.registry import compile_condition, compile_projection
 from onceproof.engine.table.operators import Moment
 from onceproof.engine.table.plans import Node
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 
 

@@ -13,7 +13,7 @@ from onceproof.engine.table.expressions.registry import Evaluate, compile_condit
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.ordering import row_equality
 from onceproof.engine.table.plans import Node
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import ADDS, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Row

@@ -25,7 +25,7 @@ from onceproof.engine.table.expressions.registry import (
 from onceproof.engine.table.expressions.rex import Call, read_expression
 from onceproof.engine.table.operators import Moment
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import Row

@@ -9,7 +9,7 @@ from typing import Any
 from onceproof.engine.table.expressions.registry import compile_projection
 from onceproof.engine.table.operators import Emit, TableFunction
 from onceproof.engine.table.plans import Node
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.values import Row
 

@@ -33,7 +33,7 @@ from onceproof.engine.table.nodes.windows import (
 )
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.plans import Node, UnsupportedPlan, duration_ms
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import ROWTIME, read_type
 from onceproof.engine.table.values import ADDS, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Row

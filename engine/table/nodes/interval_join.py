@@ -28,7 +28,7 @@ from onceproof.engine.elements import MAX_WATERMARK
 from onceproof.engine.table.nodes.join_spec import JoinSpec, matcher, null_test, read_join
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.plans import Node, UnsupportedPlan, duration_ms
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.values import INSERT, NANOS_PER_MS, Row
 

@@ -31,7 +31,7 @@ from onceproof.engine.table.nodes.join_spec import (
 )
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.values import ADDS, DELETE, INSERT, Row
 

@@ -31,7 +31,7 @@ from onceproof.engine.table.nodes.windows import NO_ROWTIME
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.ordering import SortField, read_order, sort_key
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import PROCTIME, LogicalType
 from onceproof.engine.table.values import INSERT, NANOS_PER_MS, Row

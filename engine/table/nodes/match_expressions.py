@@ -31,7 +31,7 @@ from onceproof.engine.table.expressions.rex import (
 )
 from onceproof.engine.table.operators import Moment
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.values import NANOS_PER_MS, Row
 
 ALL_ROWS: Final = "*"

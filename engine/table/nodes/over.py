@@ -33,7 +33,7 @@ from onceproof.engine.table.nodes.over_updating import UpdatingOver, UpdatingOve
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.ordering import read_order
 from onceproof.engine.table.plans import Node, UnsupportedPlan, duration_ms
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import PROCTIME, ROWTIME, Field, LogicalType
 from onceproof.engine.table.values import INSERT, NANOS_PER_MS, Row

@@ -27,7 +27,7 @@ from onceproof.engine.table.aggregates.accumulation import AggregateSet
 from onceproof.engine.table.aggregates.registry import AggregateCall
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.ordering import SortField, row_equality, sort_key
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import ADDS, DELETE, UPDATE_AFTER, UPDATE_BEFORE, Row
 

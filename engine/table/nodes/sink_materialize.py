@@ -17,7 +17,7 @@ from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.ordering import fields_of, row_equality
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.tables import TableEnd
+from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.translation import MakeFunction, TableStream, Translation
 from onceproof.engine.table.types import TIMESTAMPS, LogicalType
 from onceproof.engine.table.values import (

@@ -12,7 +12,7 @@ from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.nodes.sink_materialize import materialize
 from onceproof.engine.table.operators import Emit, TableFunction
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.tables import sink_end
+from onceproof.engine.table.table_ends import sink_end
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import BINARIES, LONGEST, TEXTS, Field
 from onceproof.engine.table.values import Row

@@ -12,8 +12,8 @@ from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, compile_expression
 from onceproof.engine.table.operators import Moment
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
-from onceproof.engine.table.tables import source_end
+from onceproof.engine.table.table_ends import source_end
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.values import NANOS_PER_MS, Change
 from onceproof.engine.wall_clock import WallClock

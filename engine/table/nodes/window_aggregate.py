@@ -38,7 +38,7 @@ from onceproof.engine.table.nodes.windows import (
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.ordering import fields_of, key_codec
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import LogicalType, read_type
 from onceproof.engine.table.values import ADDS, INSERT, NANOS_PER_MS, Row

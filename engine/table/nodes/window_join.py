@@ -17,7 +17,7 @@ from onceproof.engine.table.nodes.join_spec import JoinSpec, matcher, null_test,
 from onceproof.engine.table.nodes.windows import Windowing, read_windowing, require_rowtime
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.values import INSERT, NANOS_PER_MS, Row
 

@@ -21,7 +21,7 @@ from onceproof.engine.table.aggregates.accumulation import AggregateSet
 from onceproof.engine.table.aggregates.registry import AggregateCall
 from onceproof.engine.table.nodes.windows import KeepsWatermark, Windowing, WindowProperties
 from onceproof.engine.table.operators import Emit, TableContext, TableFunction
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.values import ADDS, INSERT, NANOS_PER_MS, Row
 
 Content = TypeVar("Content")

@@ -34,7 +34,7 @@ from onceproof.engine.table.expressions.calendar import Zone, session_zone
 from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.operators import Emit, Moment, TableFunction
 from onceproof.engine.table.plans import InvalidPlan, Node, UnsupportedPlan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import LogicalType, read_type
 from onceproof.engine.table.values import NANOS_PER_MS, Row
 from onceproof.engine.types import Types

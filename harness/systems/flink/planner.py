@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from onceproof.engine.runtime.java import JavaMissing, find_java
-from onceproof.engine.table.planner.service import FACTORY, JAVA_SOURCES, PlannerHome
+from onceproof.engine.table.planner.planner_process import FACTORY, JAVA_SOURCES, PlannerHome
 from onceproof.harness.services.maven_jars import alone_in, run_to_end
 from onceproof.harness.services.service import ServiceMissing, user_cache
 from onceproof.harness.systems.flink.home import INSTALL, PACKAGES, VERSION

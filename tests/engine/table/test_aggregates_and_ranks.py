@@ -15,7 +15,7 @@ from onceproof.engine.table.aggregates.registry import AggregateCall
 from onceproof.engine.table.hash_order import HashOrder
 from onceproof.engine.table.ordering import SortField, sort_key
 from onceproof.engine.table.plans import read_plan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.engine.table.types import parse_type
 from onceproof.engine.table.values import ADDS, DELETE, INSERT, KIND_OF, UPDATE_AFTER, row_decoder
@@ -338,7 +338,7 @@ def test_calls_with_distinct_share_their_values():
     assert len(accumulators) == 2
 
 
-def test_floats_are_told_apart_by_their_bits_where_they_are_counted():
+def test_floats_differ_by_their_bits_where_they_are_counted():
     nan = float("nan")
     aggregates = AggregateSet(
         [

@@ -10,7 +10,7 @@ from onceproof.engine.functions import SinkFunction
 from onceproof.engine.table.expressions.calendar import session_zone
 from onceproof.engine.table.nodes.windows import WindowClock, WindowSpec, iso_duration_ms
 from onceproof.engine.table.plans import read_plan
-from onceproof.engine.table.settings import TableSettings
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.engine.table.values import KIND_OF, row_decoder, timestamp_of
 from tests.conformance.sql_vectors import (

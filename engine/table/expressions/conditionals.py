@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onceproof.engine.table.expressions.casts import conversion
-from onceproof.engine.table.expressions.comparison import equality
+from onceproof.engine.table.expressions.comparisons import equality
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, builder
 from onceproof.engine.table.expressions.rex import Call
 from onceproof.engine.table.types import LogicalType

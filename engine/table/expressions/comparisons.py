@@ -1,4 +1,4 @@
-"""How values compare and are told apart.
+"""How values compare, and which are distinct.
 
 Flink has two orders of floats, and both occur:
 
