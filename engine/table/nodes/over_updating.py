@@ -133,8 +133,13 @@ class UpdatingOver(TableFunction):
             index += 1
         else:
             del places[index]
-        self._places.update(places)
-        self._update_rest(places, index, held, emit)
+        if places:
+            self._places.update(places)
+            self._update_rest(places, index, held, emit)
+        else:
+            # Nothing is left of the key, so ids may begin again.
+            self._places.clear()
+            self._next_id.clear()
 
     def _remove_range(self, places: list[list[int]], index: int, same: list[int], emit: Emit) -> Any:
         """Take away the last of the equal rows; the result is without all of them, as in Flink."""

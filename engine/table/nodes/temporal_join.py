@@ -82,7 +82,8 @@ class TemporalJoin(TableFunction):
             self._waiting.remove(index)
             place = bisect_right(times, time)
             self._join(change, versions[place - 1][1] if place else None, emit)
-        for time in times[: bisect_right(times, watermark) - 1]:
+        # The version that holds at the watermark stays, if there is one.
+        for time in times[: max(0, bisect_right(times, watermark) - 1)]:
             self._versions.remove(time)
         if earliest < MAX_WATERMARK:
             self._fire_by(earliest)

@@ -1,15 +1,14 @@
 """Joins leave the same table whether or not the job fails on the way, on both backends."""
 
-from typing import ClassVar
+from collections import Counter
 
 import pytest
 
-from onceproof.engine import Configuration, StreamExecutionEnvironment
-from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.functions import CheckpointedFunction, SinkFunction
+from onceproof.engine import StreamExecutionEnvironment
 from onceproof.engine.table.plans import UnsupportedPlan, read_plan
 from onceproof.engine.table.translation import translate
-from onceproof.engine.table.values import ADDS, NANOS_PER_SECOND
+from onceproof.engine.table.values import NANOS_PER_SECOND
+from tests.engine.table.plan_runs import Ends, run, run_rescaled, table_of
 
 TIME = {"type": "TIMESTAMP_WITHOUT_TIME_ZONE", "precision": 3, "kind": "ROWTIME", "nullable": True}
 SIDE = {
@@ -93,71 +92,9 @@ def plan(node):
     return {"flinkVersion": "2.3", "nodes": nodes, "edges": edges}
 
 
-class Keep(SinkFunction, CheckpointedFunction):
-    """Keeps changes, forgets those behind the checkpoint that is restored, and fails once."""
-
-    seen: ClassVar = []
-    counts: ClassVar = {}
-    fails_at = None
-    has_failed = False
-
-    def initialize_state(self, context):
-        if context.is_restored():
-            del self.seen[self.counts[context.get_restored_checkpoint_id()] :]
-        elif Keep.has_failed:
-            self.seen.clear()
-
-    def snapshot_state(self, context):
-        self.counts[context.get_checkpoint_id()] = len(self.seen)
-
-    def invoke(self, value, context):
-        if len(self.seen) == Keep.fails_at:
-            Keep.fails_at, Keep.has_failed = None, True
-            raise RuntimeError("once")
-        self.seen.append(value)
-
-
-class Ends:
-    def __init__(self, rows):
-        self.rows = rows
-
-    def scan(self, environment, table, watermarks):
-        source = CollectionSource.of_values(self.rows[table.name])
-        return environment.from_source(source, watermarks, table.name)
-
-    def sink(self, stream, table):
-        stream.add_sink(Keep())
-
-
-def run(node, rows, fails_at=None, backend="hashmap", parallelism=1):
+def run_join(node, rows, *arguments, **options):
     """Run a join and return the table that it leaves."""
-    Keep.seen, Keep.counts, Keep.fails_at, Keep.has_failed = [], {}, fails_at, False
-    configuration = Configuration()
-    for key, value in {
-        "parallelism.default": str(parallelism),
-        "state.backend.type": backend,
-        "execution.checkpointing.interval-records": "2",
-        "execution.buffer-timeout.interval": "0 ms",
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.delay": "0 ms",
-        "pipeline.auto-watermark-interval": "0 ms",
-    }.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    translate(read_plan(plan(node)), Ends(rows), env)
-    env.execute("join")
-    assert Keep.fails_at is None
-    return table_of(Keep.seen)
-
-
-def table_of(changes):
-    rows = []
-    for kind, row in changes:
-        if ADDS[kind]:
-            rows.append(repr(row))
-        else:
-            rows.remove(repr(row))
-    return sorted(rows)
+    return table_of(run(plan(node), lambda table: rows[table.name], *arguments, **options))
 
 
 def rows_of(changes):
@@ -196,24 +133,42 @@ NODES = [
 @pytest.mark.parametrize("number", range(len(NODES)))
 def test_join_leaves_the_same_table_after_a_failure(number, backend):
     node, rows = NODES[number]
-    undisturbed = run(node, rows)
-    changes = len(Keep.seen)
+    changes = len(run(plan(node), lambda table: rows[table.name]))
+    undisturbed = run_join(node, rows)
     assert undisturbed
-    assert run(node, rows, None, backend, parallelism=2) == undisturbed
+    assert run_join(node, rows, None, backend, parallelism=2) == undisturbed
     for fails_at in (changes // 2, changes - 1):
-        assert run(node, rows, fails_at, backend) == undisturbed
+        assert run_join(node, rows, fails_at, backend) == undisturbed
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("number", range(len(NODES)))
+def test_join_leaves_the_same_table_after_rescaling(tmp_path, number, backend):
+    node, rows = NODES[number]
+    changes = run_rescaled(plan(node), lambda table: rows[table.name], tmp_path, (2, 3, 1), backend)
+    assert table_of(changes) == run_join(node, rows)
+
+
+def test_temporal_join_keeps_the_versions_that_are_still_to_come(tmp_path):
+    rows = {
+        "l": rows_of([(0, 1, 1.0, at) for at in (5, 6, 25, 26, 45, 46)]),
+        "r": rows_of([(0, 1, float(at), at) for at in range(20, 110, 10)]),
+    }
+    # The first left row goes out when three versions are there, all of them later.
+    changes = run_rescaled(plan(temporal("LEFT")), lambda table: rows[table.name], tmp_path, (1, 1, 1))
+    assert sorted(str(row[4]) for _, row in changes) == ["20.0", "20.0", "40.0", "40.0", "None", "None"]
 
 
 def test_negative_interval_pads_the_outer_side_only():
-    found = run(interval("LEFT", leftLowerBound=5, leftUpperBound=-5), INSERTS)
-    assert found == sorted([repr((*row, None, None, None)) for _, row in INSERTS["l"]])
+    found = run_join(interval("LEFT", leftLowerBound=5, leftUpperBound=-5), INSERTS)
+    assert found == Counter([repr((*row, None, None, None)) for _, row in INSERTS["l"]])
 
 
 def test_zeros_of_both_signs_and_nan_are_rows_of_their_own():
     nan = float("nan")
     left = rows_of([(0, 1, value, 1) for value in (0.0, -0.0, nan, nan)] + [(3, 1, nan, 1), (3, 1, -0.0, 1)])
-    found = run(regular("INNER"), {"l": left, "r": rows_of([(0, 1, 1.0, 1)])})
-    assert [row.split(", ")[1] for row in found] == ["0.0", "nan"]
+    found = run_join(regular("INNER"), {"l": left, "r": rows_of([(0, 1, 1.0, 1)])})
+    assert sorted(row.split(", ")[1] for row in found) == ["0.0", "nan"]
 
 
 @pytest.mark.parametrize(
@@ -226,4 +181,4 @@ def test_zeros_of_both_signs_and_nan_are_rows_of_their_own():
 def test_joins_that_flink_refuses_are_named(node, words):
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(UnsupportedPlan, match=words):
-        translate(read_plan(plan(node)), Ends(INSERTS), env)
+        translate(read_plan(plan(node)), Ends(lambda table: INSERTS[table.name]), env)

@@ -1,14 +1,11 @@
 """Plans become jobs: what is unknown is refused by name, and state survives a failure."""
 
-from typing import ClassVar
-
 import pytest
 
-from onceproof.engine import Configuration, StreamExecutionEnvironment
-from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.functions import SinkFunction
+from onceproof.engine import StreamExecutionEnvironment
 from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan, read_plan
 from onceproof.engine.table.translation import translate
+from tests.engine.table.plan_runs import Ends, run
 
 ROW = "ROW<`k` STRING, `v` INT>"
 TABLE = {
@@ -43,39 +40,15 @@ COUNT = {
 }
 
 
-class Keep(SinkFunction):
-    """Keeps changes, and fails once."""
-
-    seen: ClassVar = []
-    fails_at = None
-
-    def invoke(self, value, context):
-        if len(self.seen) == Keep.fails_at:
-            Keep.fails_at = None
-            raise RuntimeError("once")
-        self.seen.append(value)
-
-
-class Ends:
-    def __init__(self, changes):
-        self.changes = changes
-
-    def scan(self, environment, table, watermarks):
-        return environment.from_source(CollectionSource.of_values(self.changes), watermarks, table.name)
-
-    def sink(self, stream, table):
-        stream.add_sink(Keep())
-
-
 def test_unknown_node_function_and_version_are_refused_by_name():
     env = StreamExecutionEnvironment.get_execution_environment()
     unknown = {"type": "stream-exec-wonder_7", "outputType": ROW, "description": "Wonder(all)"}
     with pytest.raises(UnsupportedPlan, match=r"node wonder_7.*node 2, Wonder\(all\)"):
-        translate(read_plan(plan(unknown)), Ends([]), env)
+        translate(read_plan(plan(unknown)), Ends(lambda table: []), env)
     call = {"kind": "CALL", "internalName": "$WONDER$1", "operands": [], "type": "INT"}
     calc = {"type": "stream-exec-calc_1", "projection": [call], "outputType": "ROW<`w` INT>"}
     with pytest.raises(UnsupportedPlan, match=r"function \$WONDER\$1.*node 2"):
-        translate(read_plan(plan(calc)), Ends([]), env)
+        translate(read_plan(plan(calc)), Ends(lambda table: []), env)
     with pytest.raises(UnsupportedPlan, match=r"Flink 9\.9"):
         read_plan(plan(version="9.9"))
 
@@ -88,20 +61,7 @@ def test_what_is_no_plan_is_refused_in_a_line(source):
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_group_aggregate_goes_on_after_a_failure(parallelism):
-    Keep.seen, Keep.fails_at = [], 7
-    configuration = Configuration()
-    for key, value in {
-        "parallelism.default": str(parallelism),
-        "execution.checkpointing.interval-records": "2",
-        "execution.buffer-timeout.interval": "0 ms",
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.delay": "0 ms",
-    }.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
     changes = [(0, (key, place)) for place, key in enumerate("ababacabab")]
-    translate(read_plan(plan(COUNT)), Ends(changes), env)
-    env.execute("counts")
-    assert Keep.fails_at is None
-    last = {row[0]: (kind, row) for kind, row in Keep.seen}
+    seen = run(plan(COUNT), lambda table: changes, 7, parallelism=parallelism)
+    last = {row[0]: (kind, row) for kind, row in seen}
     assert last == {"a": (2, ("a", 5)), "b": (2, ("b", 4)), "c": (0, ("c", 1))}

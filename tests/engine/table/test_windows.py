@@ -1,89 +1,14 @@
 """Windows, OVER and MATCH_RECOGNIZE: what the recorded vectors do not reach."""
 
-from typing import ClassVar
-
 import pytest
 
-from onceproof.engine import Configuration, StreamExecutionEnvironment
-from onceproof.engine.connectors.collection import CollectionSource
-from onceproof.engine.functions import SinkFunction
 from onceproof.engine.table.expressions.calendar import session_zone
 from onceproof.engine.table.nodes.windows import WindowClock, WindowSpec, iso_duration_ms
-from onceproof.engine.table.plans import read_plan
-from onceproof.engine.table.table_settings import TableSettings
-from onceproof.engine.table.translation import translate
-from onceproof.engine.table.values import KIND_OF, row_decoder, timestamp_of
-from tests.conformance.sql_vectors import (
-    DEFAULT_SQL_VECTORS,
-    digest_of,
-    read_plans,
-    read_sql_vectors,
-    request_of,
-)
+from onceproof.engine.table.values import timestamp_of
+from tests.engine.table.plan_runs import changes_in, plan_of, run, table_of
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
-
-
-@pytest.fixture(scope="module")
-def vectors():
-    """Give each recorded vector with its plan."""
-    plans = read_plans()
-    return {
-        vector.id: (vector, plans[digest_of(request_of(vector))].get("plan"))
-        for vector in read_sql_vectors(DEFAULT_SQL_VECTORS)
-    }
-
-
-class Keep(SinkFunction):
-    """Keeps changes, and fails once."""
-
-    seen: ClassVar = []
-    fails_at = None
-
-    def invoke(self, value, context):
-        if len(self.seen) == Keep.fails_at:
-            Keep.fails_at = None
-            raise RuntimeError("once")
-        self.seen.append(value)
-
-
-class Ends:
-    """Reads the rows of a vector at once."""
-
-    def __init__(self, vector):
-        self.vector = vector
-
-    def scan(self, environment, table, watermarks):
-        decode = row_decoder(table.type)
-        # Without late rows: what is late depends on the watermark, which a restart forgets.
-        rows = sorted(self.vector.tables[table.name]["rows"], key=lambda row: str(row[3]))
-        changes = [(KIND_OF[op], decode(values)) for op, *values in rows]
-        return environment.from_source(CollectionSource.of_values(changes), watermarks, table.name)
-
-    def sink(self, stream, table):
-        stream.add_sink(Keep())
-
-
-def run(vector, plan, backend, fails_at=None):
-    Keep.seen, Keep.fails_at = [], fails_at
-    configuration = Configuration()
-    for key, value in {
-        "parallelism.default": "1",
-        "pipeline.auto-watermark-interval": "0 ms",
-        "execution.checkpointing.interval-records": "1",
-        "execution.buffer-timeout.interval": "0 ms",
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.delay": "0 ms",
-        "state.backend.type": backend,
-    }.items():
-        configuration.set_string(key, value)
-    environment = StreamExecutionEnvironment.get_execution_environment(configuration)
-    settings = TableSettings({"table.local-time-zone": "UTC", **vector.content.get("conf", {})})
-    translate(read_plan(plan), Ends(vector), environment, settings)
-    environment.execute(vector.id)
-    assert Keep.fails_at is None
-    return list(Keep.seen)
 
 
 RESTORED = [
@@ -120,12 +45,12 @@ ON_ROCKSDB = [
     ("name", "backend"),
     [*[(name, "hashmap") for name in RESTORED], *[(name, "rocksdb") for name in ON_ROCKSDB]],
 )
-def test_result_is_the_same_with_a_failure(vectors, name, backend):
-    vector, plan = vectors[name]
-    expected = run(vector, plan, backend)
+def test_table_is_the_same_with_a_failure(name, backend):
+    plan, changes_of = plan_of(name), changes_in(name)
+    expected = run(plan, changes_of, backend=backend, interval=1)
     assert expected
-    fails_at = len(expected) // 2
-    assert set(run(vector, plan, backend, fails_at)) == set(expected)
+    found = run(plan, changes_of, len(expected) // 2, backend, interval=1)
+    assert table_of(found) == table_of(expected)
 
 
 def test_windows_are_aligned_with_an_offset_before_the_epoch_too():
