@@ -2,6 +2,7 @@ package onceproof;
 
 import java.util.HashSet;
 import java.util.Set;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.configuration.ConfigOption;
 import org.apache.flink.configuration.ConfigOptions;
 import org.apache.flink.streaming.api.datastream.DataStream;
@@ -15,6 +16,7 @@ import org.apache.flink.table.connector.sink.DynamicTableSink;
 import org.apache.flink.table.connector.source.DataStreamScanProvider;
 import org.apache.flink.table.connector.source.DynamicTableSource;
 import org.apache.flink.table.connector.source.ScanTableSource;
+import org.apache.flink.table.connector.source.abilities.SupportsWatermarkPushDown;
 import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.factories.DynamicTableSinkFactory;
 import org.apache.flink.table.factories.DynamicTableSourceFactory;
@@ -29,6 +31,9 @@ public final class DeclaredTableFactory implements DynamicTableSourceFactory, Dy
             ConfigOptions.key("mode").stringType().defaultValue("append");
     private static final ConfigOption<String> SINK_MODE =
             ConfigOptions.key("sink-mode").stringType().defaultValue("any");
+    /** Whether the source makes watermarks for each of its splits, as that of Kafka does. */
+    private static final ConfigOption<Boolean> PUSHED_WATERMARKS =
+            ConfigOptions.key("pushed-watermarks").booleanType().defaultValue(false);
 
     @Override
     public String factoryIdentifier() {
@@ -42,14 +47,17 @@ public final class DeclaredTableFactory implements DynamicTableSourceFactory, Dy
 
     @Override
     public Set<ConfigOption<?>> optionalOptions() {
-        return Set.of(MODE, SINK_MODE);
+        return Set.of(MODE, SINK_MODE, PUSHED_WATERMARKS);
     }
 
     @Override
     public DynamicTableSource createDynamicTableSource(Context context) {
         FactoryUtil.TableFactoryHelper helper = FactoryUtil.createTableFactoryHelper(this, context);
         helper.validate();
-        return new Source(helper.getOptions().get(MODE), context.getPhysicalRowDataType());
+        String mode = helper.getOptions().get(MODE);
+        DataType type = context.getPhysicalRowDataType();
+        boolean pushed = helper.getOptions().get(PUSHED_WATERMARKS);
+        return pushed ? new SplitSource(mode, type) : new Source(mode, type);
     }
 
     @Override
@@ -74,9 +82,9 @@ public final class DeclaredTableFactory implements DynamicTableSourceFactory, Dy
         }
     }
 
-    private static final class Source implements ScanTableSource {
-        private final String mode;
-        private final DataType type;
+    private static class Source implements ScanTableSource {
+        final String mode;
+        final DataType type;
 
         Source(String mode, DataType type) {
             this.mode = mode;
@@ -116,6 +124,20 @@ public final class DeclaredTableFactory implements DynamicTableSourceFactory, Dy
         @Override
         public String asSummaryString() {
             return "vec";
+        }
+    }
+
+    private static final class SplitSource extends Source implements SupportsWatermarkPushDown {
+        SplitSource(String mode, DataType type) {
+            super(mode, type);
+        }
+
+        @Override
+        public void applyWatermark(WatermarkStrategy<RowData> strategy) {}
+
+        @Override
+        public DynamicTableSource copy() {
+            return new SplitSource(mode, type);
         }
     }
 
