@@ -59,10 +59,13 @@ class Moment:
 class TableContext:
     """What a function has of its operator: state, timers and times."""
 
-    __slots__ = ("_backend", "moment", "timers")
+    __slots__ = ("_backend", "_has_one_column", "moment", "timers")
 
-    def __init__(self, backend: KeyedStateBackend | None, timers: TimerService, moment: Moment) -> None:
+    def __init__(
+        self, backend: KeyedStateBackend | None, timers: TimerService, moment: Moment, key_width: int
+    ) -> None:
         self._backend = backend
+        self._has_one_column = key_width == 1
         self.timers = timers
         """Timers of the current key, in milliseconds; the current watermark and processing time."""
         self.moment = moment
@@ -74,9 +77,10 @@ class TableContext:
         return self._backend
 
     @property
-    def key(self) -> Any:
-        """The current key."""
-        return value_of(self.backend.current_key)
+    def key(self) -> Row:
+        """The columns of the current key."""
+        key = value_of(self.backend.current_key)
+        return (key,) if self._has_one_column else key
 
     def value_state(self, name: str, ttl_ms: int = 0, kind: TypeInformation | None = None) -> Any:
         """Return a state of one value (``value()``, ``update(value)``, ``clear()``)."""
@@ -96,6 +100,17 @@ class TableContext:
             ttl = Duration.of_millis(ttl_ms)
             descriptor.enable_time_to_live(StateTtlConfig.new_builder(ttl).build())
         return self.backend.live_state(descriptor)
+
+
+def add_row(state: Any, place: Any, row: Any) -> bool:
+    """Append to a list in a map state; return whether it is the first one there."""
+    rows = state.get(place)
+    is_first = rows is None
+    if is_first:
+        rows = []
+    rows.append(row)
+    state.put(place, rows)
+    return is_first
 
 
 class TableFunction(Function):
@@ -170,6 +185,7 @@ class TableOperator(FunctionOperator):
         selectors = None if keys is None else tuple(map(key_selector, keys))
         # In a chain the number of the input is that of the chain's head.
         self._has_one_input = selectors is None or len(selectors) == 1
+        self._key_width = len(keys[0]) if keys else 0
         self._selectors = selectors * 2 if selectors is not None and len(selectors) == 1 else selectors
         self._changes: list[Change] = []
         self._emit: Emit = self._changes.append
@@ -192,7 +208,7 @@ class TableOperator(FunctionOperator):
             service = KeyTimers(backend, self.timers, context.clock)
         second = function.process if self._has_one_input else function.process_second
         self._processes = (function.process, second)
-        function.start(TableContext(backend, service, function.moment))
+        function.start(TableContext(backend, service, function.moment, self._key_width))
 
     def resume_event_time(self, known: Any) -> None:
         super().resume_event_time(known)

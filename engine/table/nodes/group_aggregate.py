@@ -179,11 +179,12 @@ def read_group(node: Node, given: TableStream) -> GroupSpec:
     )
 
 
+@translator("python-group-aggregate", 1)
 @translator("group-aggregate", 1)
 def translate_group_aggregate(
     node: Node, inputs: Sequence[TableStream], translation: Translation
 ) -> TableStream:
-    """Add the operator, under the key of the group."""
+    """Add the operator, under the key of the group; the user's functions run where it runs."""
     (given,) = inputs
     spec, size = read_group(node, given), bundle_size(node)
     if size:
@@ -191,11 +192,3 @@ def translate_group_aggregate(
             node, given, spec.grouping, partial(BundledGroupAggregate, spec, translation.settings, size)
         )
     return translation.keyed(node, given, spec.grouping, partial(GroupAggregate, spec, translation.settings))
-
-
-@translator("python-group-aggregate", 1)
-def translate_python_group_aggregate(
-    node: Node, inputs: Sequence[TableStream], translation: Translation
-) -> TableStream:
-    """Add the same operator: the user's functions run where it runs."""
-    return translate_group_aggregate(node, inputs, translation)

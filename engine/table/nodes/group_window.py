@@ -79,7 +79,6 @@ class GroupWindow(TableFunction):
         self._aggregates = AggregateSet(spec.calls, settings)
         self._properties = WindowProperties(spec.properties, windowing.clock)
         self._ends_at = windowing.clock.fires_at
-        self._one_key = len(spec.grouping) == 1
 
     def start(self, context: TableContext) -> None:
         self._context = context
@@ -183,8 +182,7 @@ class GroupWindow(TableFunction):
         return sorted(windows, key=lambda each: each[0])
 
     def _fire(self, window: tuple[int, int], held: list[Any], emit: Emit) -> None:
-        key = self._context.key
-        keys = (key,) if self._one_key else key
+        keys = self._context.key
         has_rows = held[COUNT] > 0
         if not self._strategy.updates:
             if has_rows:
@@ -216,7 +214,6 @@ class CountWindow(TableFunction):
         super().__init__()
         self._size, self._slide = spec.windowing.window.size, spec.windowing.window.step
         self._aggregates = AggregateSet(spec.calls, settings)
-        self._one_key = len(spec.grouping) == 1
         if spec.properties:
             raise UnsupportedPlan("properties of a window that counts rows")
 
@@ -236,9 +233,7 @@ class CountWindow(TableFunction):
             else:
                 self._aggregates.retract(accumulators, row)
             if number - first + 1 == self._size:
-                key = self._context.key
-                keys = (key,) if self._one_key else key
-                emit((INSERT, (*keys, *self._aggregates.results(accumulators))))
+                emit((INSERT, (*self._context.key, *self._aggregates.results(accumulators))))
                 del windows[first]
         self._state.update((number + 1, windows))
 

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from onceproof.engine.elements import MAX_WATERMARK
 from onceproof.engine.table.nodes.join_spec import JoinSpec, matcher, null_test, read_join
-from onceproof.engine.table.operators import Emit, TableContext, TableFunction
+from onceproof.engine.table.operators import Emit, TableContext, TableFunction, add_row
 from onceproof.engine.table.plans import Node, UnsupportedPlan, duration_ms
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
@@ -140,7 +140,7 @@ class IntervalJoin(TableFunction):
                     has_matched = self._pair(own, other, row, at, kept, emit) or has_matched
             self._clear(other, emit)
         if now < last:
-            own.rows.put(time, [*(own.rows.get(time) or ()), (row, has_matched)])
+            add_row(own.rows, time, (row, has_matched))
             if own.timer.value() is None:
                 self._clear_later(own, time)
         elif own.is_outer and not has_matched:

@@ -28,7 +28,7 @@ from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.expressions.rex import Call, Expression, Literal, Symbol, read_expression
 from onceproof.engine.table.nodes.match_expressions import MatchExpressions, MatchScene
 from onceproof.engine.table.nodes.windows import NO_ROWTIME
-from onceproof.engine.table.operators import Emit, TableContext, TableFunction
+from onceproof.engine.table.operators import Emit, TableContext, TableFunction, add_row
 from onceproof.engine.table.ordering import SortField, read_order, sort_key
 from onceproof.engine.table.plans import Node, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
@@ -83,7 +83,6 @@ class MatchRecognize(TableFunction):
         self._is_rowtime = spec.is_rowtime
         further = spec.order[1:]
         self._order = sort_key(further, types) if further else None
-        self._one_key = len(spec.partition) == 1
 
     def start(self, context: TableContext) -> None:
         self._context = context
@@ -109,10 +108,8 @@ class MatchRecognize(TableFunction):
             self._wait(time, row)
 
     def _wait(self, time: int, row: Row) -> None:
-        rows = self._waiting.get(time)
-        if rows is None:
+        if add_row(self._waiting, time, row):
             self._register(time)
-        self._waiting.put(time, [*(rows or ()), row])
 
     def _register(self, time: int) -> None:
         if self._is_rowtime:
@@ -153,9 +150,7 @@ class MatchRecognize(TableFunction):
             self._emit(MatchScene(match, time), emit)
 
     def _emit(self, scene: MatchScene, emit: Emit) -> None:
-        key = self._context.key
-        keys = (key,) if self._one_key else key
-        emit((INSERT, (*keys, *[measure(scene) for measure in self._measures])))
+        emit((INSERT, (*self._context.key, *[measure(scene) for measure in self._measures])))
 
     def _store(self, state: MatchState) -> None:
         data = state.to_data()

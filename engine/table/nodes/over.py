@@ -30,7 +30,7 @@ from onceproof.engine.table.aggregates.registry import AggregateCall, read_calls
 from onceproof.engine.table.expressions.literals import literal_value
 from onceproof.engine.table.expressions.rex import Literal, read_expression
 from onceproof.engine.table.nodes.over_updating import UpdatingOver, UpdatingOverSpec
-from onceproof.engine.table.operators import Emit, TableContext, TableFunction
+from onceproof.engine.table.operators import Emit, TableContext, TableFunction, add_row
 from onceproof.engine.table.ordering import read_order
 from onceproof.engine.table.plans import Node, UnsupportedPlan, duration_ms
 from onceproof.engine.table.table_settings import TableSettings
@@ -122,10 +122,8 @@ class RowTimeOver(Over):
         time = row[self._spec.time_column] // NANOS_PER_MS
         if time <= self.moment.watermark:
             return
-        rows = self._rows.get(time)
-        if rows is None:
+        if add_row(self._rows, time, row):
             self._timers.register_event_time_timer(time)
-        self._rows.put(time, [*(rows or ()), row])
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
         rows = self._rows.get(timestamp)
@@ -210,10 +208,8 @@ class ProcessingBoundedRange(Over):
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
         now = self._timers.current_processing_time()
-        rows = self._rows.get(now)
-        if rows is None:
+        if add_row(self._rows, now, row):
             self._timers.register_processing_time_timer(now + MS)
-        self._rows.put(now, [*(rows or ()), row])
 
     def on_processing_time(self, timestamp: int, emit: Emit) -> None:
         assert self._spec.preceding is not None

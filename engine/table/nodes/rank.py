@@ -67,21 +67,11 @@ def _read(node: Node, given: TableStream) -> RankSpec:
     )
 
 
+@translator("sort-limit", 1)
+@translator("limit", 1)
 @translator("rank", 1)
 def translate_rank(node: Node, inputs: Sequence[TableStream], translation: Translation) -> TableStream:
     """Add the operator, under the key of the partition."""
     (given,) = inputs
     make = partial(_make, _read(node, given))
     return translation.keyed(node, given, node.attributes["partition"]["fields"], make)
-
-
-@translator("sort-limit", 1)
-def translate_sort_limit(node: Node, inputs: Sequence[TableStream], translation: Translation) -> TableStream:
-    """Add a Top-N of one partition."""
-    return translate_rank(node, inputs, translation)
-
-
-@translator("limit", 1)
-def translate_limit(node: Node, inputs: Sequence[TableStream], translation: Translation) -> TableStream:
-    """Add a Top-N of one partition, by arrival."""
-    return translate_rank(node, inputs, translation)

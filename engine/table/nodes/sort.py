@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from onceproof.engine.table.operators import Emit, TableContext, TableFunction
+from onceproof.engine.table.operators import Emit, TableContext, TableFunction, add_row
 from onceproof.engine.table.ordering import SortField, read_order, sort_key
 from onceproof.engine.table.plans import Node, UnsupportedPlan
 from onceproof.engine.table.translation import TableStream, Translation, translator
@@ -40,10 +40,8 @@ class TimeSort(TableFunction):
         last = self._last.value()
         if last is not None and time_ms <= last:
             return
-        rows = self._rows.get(time_ms)
-        if rows is None:
+        if add_row(self._rows, time_ms, row):
             self._timers.register_event_time_timer(time_ms)
-        self._rows.put(time_ms, [*(rows or ()), row])
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
         rows = self._rows.get(timestamp)
@@ -75,13 +73,6 @@ class ArrivalSort(TableFunction):
         for row in rows if self._order is None else sorted(rows, key=self._order):
             emit((INSERT, row))
         self._rows.clear()
-
-
-class Unsorted(TableFunction):
-    """Passes rows on: in order of processing time they already are (Flink: no operator)."""
-
-    def process(self, kind: int, row: Row, emit: Emit) -> None:
-        emit((kind, row))
 
 
 @translator("temporal-sort", 1)

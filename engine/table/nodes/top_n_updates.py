@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onceproof.engine.table.nodes.top_n import BufferedTopN, RankSpec, TopN
-from onceproof.engine.table.operators import Emit, TableContext
+from onceproof.engine.table.operators import Emit, TableContext, add_row
 from onceproof.engine.table.ordering import fields_of, row_equality
 from onceproof.engine.table.values import ADDS, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Row
 
@@ -154,7 +154,7 @@ class RetractedTopN(TopN):
         if ADDS[kind]:
             tree[place : place + is_there] = [(key, tree[place][1] + 1 if is_there else 1)]
             (self._enter_numbered if self.spec.numbers else self._enter)(tree, place, row, emit)
-            self._data.put(key, [*(self._data.get(key) or ()), row])
+            add_row(self._data, key, row)
         else:
             self._retract(tree, place if is_there else -1, row, emit)
         if tree:

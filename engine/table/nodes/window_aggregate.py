@@ -83,7 +83,6 @@ class WindowAggregate(KeepsWatermark):
         self._interval = self._window.slice_size
         self._aggregates = AggregateSet(spec.calls, settings)
         self._properties = WindowProperties(spec.properties, self._clock)
-        self._one_key = len(spec.grouping) == 1
 
     def start(self, context: TableContext) -> None:
         self._context = context
@@ -151,10 +150,8 @@ class WindowAggregate(KeepsWatermark):
             else:
                 self._slices.remove(start + window.step)
         if held is not None and held[0] > 0:
-            key = self._context.key
             results = self._aggregates.results(held[1])
-            keys = (key,) if self._one_key else key
-            emit((INSERT, (*keys, *results, *self._properties.of(start, end))))
+            emit((INSERT, (*self._context.key, *results, *self._properties.of(start, end))))
 
     def _merged(self, ends: Sequence[int]) -> tuple[int, Any] | None:
         """Return the merge of slices; None: there is none."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from onceproof.engine.table.nodes.join_spec import JoinSpec, matcher, null_test, read_join
 from onceproof.engine.table.nodes.windows import Windowing, read_windowing, require_rowtime
-from onceproof.engine.table.operators import Emit, TableContext, TableFunction
+from onceproof.engine.table.operators import Emit, TableContext, TableFunction, add_row
 from onceproof.engine.table.plans import Node, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
@@ -64,10 +64,8 @@ class WindowJoin(TableFunction):
         fires_at = self._clock.fires_at(end // NANOS_PER_MS)
         if fires_at <= self.moment.watermark:
             return
-        rows = self._sides[side].get(end)
-        if rows is None:
+        if add_row(self._sides[side], end, row):
             self._timers.register_event_time_timer(fires_at)
-        self._sides[side].put(end, [*(rows or ()), row])
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
         fires_at = self._clock.fires_at

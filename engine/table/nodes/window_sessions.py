@@ -131,7 +131,8 @@ class SessionRows(Sessions[list[Any]]):
         return []
 
     def added(self, content: list[Any], kind: int, row: Row) -> list[Any]:
-        return [*content, (kind, row)]
+        content.append((kind, row))
+        return content
 
     def merged(self, first: list[Any], second: list[Any]) -> list[Any]:
         return [*first, *second]
@@ -153,7 +154,6 @@ class SessionAggregate(KeepsWatermark, Sessions[list[Any]]):
         super().__init__(spec.windowing)
         self._aggregates = AggregateSet(spec.calls, settings)
         self._properties = WindowProperties(spec.properties, self._clock)
-        self._grouping = spec.grouping
 
     def start(self, context: TableContext) -> None:
         super().start(context)
@@ -178,7 +178,5 @@ class SessionAggregate(KeepsWatermark, Sessions[list[Any]]):
     def fired(self, start: int, end: int, content: list[Any], emit: Emit) -> None:
         count, accumulators = content
         if count > 0:
-            key = self._context.key
-            keys = (key,) if len(self._grouping) == 1 else tuple(key)
             results = self._aggregates.results(accumulators)
-            emit((INSERT, (*keys, *results, *self._properties.of(start, end))))
+            emit((INSERT, (*self._context.key, *results, *self._properties.of(start, end))))
