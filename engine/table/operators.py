@@ -24,7 +24,7 @@ from onceproof.engine.durations import Duration
 from onceproof.engine.elements import MAX_WATERMARK, MIN_WATERMARK, Record
 from onceproof.engine.functions import Function
 from onceproof.engine.key_identity import value_of
-from onceproof.engine.operators.base import FunctionOperator, KeySelector, OperatorContext
+from onceproof.engine.operators.base import FunctionOperator, KeySelector, Operator, OperatorContext
 from onceproof.engine.operators.time_services import USER_TIMERS, KeyTimers, NoTimers
 from onceproof.engine.state.descriptors import (
     ListStateDescriptor,
@@ -54,6 +54,26 @@ class Moment:
         self.processing_ms: Callable[[], int] = lambda: 0
         """Processing time in milliseconds; its operator sets it when it opens."""
         self.watermark: int = MIN_WATERMARK
+
+
+class RowOperator(Operator):
+    """An operator without state whose expressions ask for the time."""
+
+    def __init__(self) -> None:
+        self.moment = Moment()
+
+    def open(self, context: OperatorContext) -> None:
+        self.moment.processing_ms = context.clock
+
+    def process_watermark(self, timestamp: int) -> list[Record]:
+        self.moment.watermark = timestamp
+        return []
+
+    def event_time(self) -> int:
+        return self.moment.watermark
+
+    def resume_event_time(self, known: Any) -> None:
+        self.moment.watermark = known
 
 
 class TableContext:

@@ -20,13 +20,12 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from onceproof.engine.table.types import LogicalType
+from onceproof.engine.table.types import FLOATS, Field, LogicalType
 from onceproof.engine.table.values import Row
 
 SortKey: TypeAlias = Callable[[Row], Any]
 Codec: TypeAlias = Callable[[Any], Any]
 
-FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
 _NEGATED: Final = frozenset(
     {"TINYINT", "SMALLINT", "INT", "BIGINT", "BOOLEAN", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_LTZ"}
     | {"INTERVAL_MONTHS", "INTERVAL_MS"}
@@ -140,7 +139,17 @@ def key_codec(kind: LogicalType) -> tuple[Codec, Codec]:
         case "ARRAY":
             encode, decode = key_codec(kind.element)
             return (encode, decode) if encode is _same else (_apply_all(encode), _apply_all(decode))
+        case "MAP":
+            pair = row_codec(kind.arguments)
+            return (_apply_all(pair[0]), _apply_all(pair[1])) if pair[0] is not _same else pair
+        case "MULTISET":
+            return key_codec(LogicalType("MAP", arguments=(*kind.arguments, LogicalType("INT"))))
     return _same, _same
+
+
+def row_codec(types: Iterable[LogicalType]) -> tuple[Codec, Codec]:
+    """Return the functions from a row of these types to a key of a map, and back."""
+    return key_codec(LogicalType("ROW", fields=tuple([Field("", kind) for kind in types])))
 
 
 def _float_key(value: float | None) -> bytes | None:

@@ -21,7 +21,8 @@ INTEGERS: Final = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 TEXTS: Final = frozenset({"CHAR", "VARCHAR"})
 BINARIES: Final = frozenset({"BINARY", "VARBINARY"})
 TIMESTAMPS: Final = frozenset({"TIMESTAMP", "TIMESTAMP_LTZ"})
-NUMBERS: Final = frozenset({*INTEGERS, "FLOAT", "DOUBLE", "DECIMAL"})
+FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
+NUMBERS: Final = frozenset({*INTEGERS, *FLOATS, "DECIMAL"})
 
 ROWTIME: Final = "ROWTIME"
 PROCTIME: Final = "PROCTIME"
@@ -44,8 +45,7 @@ class LogicalType(Struct, frozen=True, omit_defaults=True):
     root: str
     """BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL, CHAR, VARCHAR, BINARY, VARBINARY,
     DATE, TIME, TIMESTAMP, TIMESTAMP_LTZ, TIMESTAMP_TZ, INTERVAL_MONTHS, INTERVAL_MS, ARRAY, MULTISET, MAP,
-    ROW,
-    STRUCTURED, RAW, NULL, SYMBOL, VARIANT, DESCRIPTOR or BITMAP."""
+    ROW, STRUCTURED, RAW, NULL, SYMBOL, VARIANT, DESCRIPTOR or BITMAP."""
     nullable: bool = True
     precision: int = 0
     """Of DECIMAL, TIME and timestamps; the length of texts and binaries."""

@@ -24,9 +24,9 @@ from msgspec import Struct
 
 from onceproof.engine.table.aggregates.counts import change_count
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, create_aggregate
-from onceproof.engine.table.ordering import fields_of, key_codec
+from onceproof.engine.table.ordering import fields_of, row_codec
 from onceproof.engine.table.table_settings import TableSettings
-from onceproof.engine.table.types import Field, LogicalType
+from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import Row
 
 Accumulators: TypeAlias = list[Any]
@@ -40,8 +40,7 @@ class DistinctValues(Aggregate):
 
     def __init__(self, aggregates: Sequence[Aggregate], types: Sequence[LogicalType], retracts: bool) -> None:
         self._aggregates = aggregates
-        row = LogicalType("ROW", fields=tuple([Field("", kind) for kind in types]))
-        self._encode, self._decode = key_codec(row)
+        self._encode, self._decode = row_codec(types)
         self._retracts = retracts
 
     def create(self) -> list[Any]:

@@ -8,10 +8,9 @@ from decimal import Decimal
 from typing import Any, Final
 
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
-from onceproof.engine.table.ordering import FLOATS
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
-from onceproof.engine.table.types import INTEGERS, NUMBERS, LogicalType
+from onceproof.engine.table.types import FLOATS, INTEGERS, NUMBERS, LogicalType
 from onceproof.engine.table.values import DECIMALS, Row, to_decimal, to_float32, wrap
 
 _LONGEST_DECIMAL: Final = 38

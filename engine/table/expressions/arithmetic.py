@@ -13,13 +13,14 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 
-from onceproof.engine.table.expressions.calendar import MS_PER_DAY, add_months, months_between
+from onceproof.engine.table.expressions.calendar import add_months, months_between
 from onceproof.engine.table.expressions.registry import FunctionFailed, Scope, strict
 from onceproof.engine.table.expressions.rex import Call
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.engine.table.types import INTEGERS, NUMBERS, TIMESTAMPS, LogicalType
 from onceproof.engine.table.values import (
     DECIMALS,
+    MS_PER_DAY,
     NANOS_PER_DAY,
     NANOS_PER_MS,
     to_decimal,
@@ -59,10 +60,6 @@ def _float_remainder(first: float, second: float) -> float:
     if not second or math.isinf(first):
         return math.nan
     return math.fmod(first, second)
-
-
-def _float_product(first: float, second: float) -> float:
-    return first * second
 
 
 def _decimal_quotient(first: Decimal, second: Decimal) -> Decimal:

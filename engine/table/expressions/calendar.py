@@ -15,10 +15,8 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.values import NANOS_PER_MS
+from onceproof.engine.table.values import MS_PER_DAY, NANOS_PER_MS
 
-MS_PER_DAY: Final = 86_400_000
-EPOCH_JULIAN: Final = 2_440_588
 _EPOCH: Final = datetime(1970, 1, 1)
 _CYCLE_MS: Final = 146_097 * MS_PER_DAY
 _RANGE_MS: Final = 4 * _CYCLE_MS

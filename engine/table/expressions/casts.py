@@ -165,11 +165,7 @@ def _floats_as_decimals(given: LogicalType, wanted: LogicalType, scope: Scope) -
     def convert(value: float) -> Decimal | None:
         exact = Decimal(repr(value))
         if not exact.is_finite():
-            message = 'Character N is neither a decimal digit number, decimal point, nor "e" notation'
-            text = f"{message} exponential mark."
-            if exact.is_infinite():
-                text = text.replace("Character N", "Character I")
-            raise CastFailed(text, "java.lang.NumberFormatException")
+            raise CastFailed(java_strings.not_a_decimal(value), "java.lang.NumberFormatException")
         return to_decimal(exact, precision, scale)
 
     return convert

@@ -16,11 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.types import LogicalType
+from onceproof.engine.table.types import FLOATS, LogicalType
 
 Equal = Callable[[Any, Any], "bool | None"]
-
-FLOATS = frozenset({"FLOAT", "DOUBLE"})
 
 
 def order_key(kind: LogicalType) -> Callable[[Any], Any] | None:

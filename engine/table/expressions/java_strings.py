@@ -75,6 +75,11 @@ def _float_text(value: float, shortest: Callable[[float], str]) -> str:
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
 
 
+def is_number(text: str) -> bool:
+    """Return whether ``Double.parseDouble`` reads a text."""
+    return _FLOAT.fullmatch(trim(text)) is not None
+
+
 def parse_double(text: str) -> float:
     """Read what ``Double.parseDouble`` reads. Raises NumberFormat."""
     trimmed = trim(text)
@@ -88,6 +93,13 @@ def parse_double(text: str) -> float:
 def parse_float(text: str) -> float:
     """Read what ``Float.parseFloat`` reads. Raises NumberFormat."""
     return to_float32(parse_double(text))
+
+
+def not_a_decimal(value: float) -> str:
+    """Return what Java says of NaN and infinities as decimals."""
+    mark = "N" if value != value else "I"
+    text = 'neither a decimal digit number, decimal point, nor "e" notation exponential mark'
+    return f"Character {mark} is {text}."
 
 
 def integer_of(value: float, bits: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from onceproof.engine.table.expressions import java_mathematics
 from onceproof.engine.table.expressions.arithmetic import float_quotient
-from onceproof.engine.table.expressions.java_strings import double_text
+from onceproof.engine.table.expressions.java_strings import double_text, not_a_decimal
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call
 from onceproof.engine.table.expressions.times import round_time
@@ -187,11 +187,7 @@ def _exact(value: Any, kind: LogicalType) -> Decimal:
     if kind.root in INTEGERS or kind.root == "DECIMAL":
         return Decimal(value)
     if not math.isfinite(value):
-        mark = "N" if value != value else "I" if value > 0 else "-"
-        message = f'Character {mark} is neither a decimal digit number, decimal point, nor "e" notation'
-        if mark == "-":
-            message = message.replace("Character -", "Character I")
-        raise FunctionFailed(f"{message} exponential mark.", "java.lang.NumberFormatException")
+        raise FunctionFailed(not_a_decimal(value), "java.lang.NumberFormatException")
     return Decimal(double_text(value))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import quote_plus, unquote_to_bytes
 
-from onceproof.engine.table.expressions.java_strings import from_units, units
+from onceproof.engine.table.expressions.java_strings import from_units, is_number, units
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
     FunctionFailed,
@@ -270,12 +270,9 @@ def _is(test: Callable[[str], bool]) -> Any:
     return build
 
 
-_NUMBER: Final = re.compile(
-    r"[\x00-\x20]*[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)[\x00-\x20]*", re.ASCII
-)
 builder("$IS_ALPHA$1")(_is(str.isalpha))
 builder("$IS_DIGIT$1")(_is(str.isdecimal))
-builder("$IS_DECIMAL$1")(_is(lambda text: _NUMBER.fullmatch(text) is not None))
+builder("$IS_DECIMAL$1")(_is(lambda text: is_number(text)))
 
 
 # ---- addresses

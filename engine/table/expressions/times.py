@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+from onceproof.engine.table.expressions.arithmetic import milliseconds_of
 from onceproof.engine.table.expressions.calendar import (
     UTC,
     Zone,
@@ -27,7 +28,7 @@ from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed
 from onceproof.engine.table.expressions.rex import Call, Symbol
 from onceproof.engine.table.expressions.text_casts import CastFailed, parse_date, timestamp_of_text
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.types import TEXTS, TIMESTAMPS, LogicalType
+from onceproof.engine.table.types import TEXTS, TIMESTAMPS
 from onceproof.engine.table.values import MS_PER_DAY, NANOS_PER_DAY, NANOS_PER_MS, Row
 
 DEFAULT_PATTERN: Final = "yyyy-MM-dd HH:mm:ss"
@@ -211,7 +212,7 @@ def round_time(call: Call, scope: Scope) -> Callable[..., int]:
 def _timestamp_diff(call: Call, scope: Scope) -> Callable[..., int]:
     """Return the whole units from a moment to another."""
     unit = _unit_of(call.operands[0])
-    earlier, later = _clock_of(call.operands[1].type), _clock_of(call.operands[2].type)
+    earlier, later = milliseconds_of(call.operands[1].type), milliseconds_of(call.operands[2].type)
     months = {"YEAR": 12, "QUARTER": 3, "MONTH": 1}.get(unit)
     size = {**_UNITS_MS, "WEEK": 7 * MS_PER_DAY, "MILLISECOND": 1}.get(unit)
     if months is None and size is None:
@@ -225,14 +226,6 @@ def _timestamp_diff(call: Call, scope: Scope) -> Callable[..., int]:
         return toward_zero(months_between(days, other, rest, other_rest), months or 1)
 
     return difference
-
-
-def _clock_of(kind: LogicalType) -> Callable[[int], int]:
-    if kind.root == "DATE":
-        return lambda days: days * MS_PER_DAY
-    if kind.root == "TIME":
-        return lambda time: time
-    return lambda moment: moment // NANOS_PER_MS
 
 
 # ---- texts of moments

@@ -7,15 +7,14 @@ from functools import partial
 from typing import Any
 
 from onceproof.engine.elements import Record
-from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.table.expressions.registry import compile_condition, compile_projection
-from onceproof.engine.table.operators import Moment
+from onceproof.engine.table.operators import RowOperator
 from onceproof.engine.table.plans import Node
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 
 
-class CalcOperator(Operator):
+class CalcOperator(RowOperator):
     """Keeps the rows whose condition is TRUE, and computes columns of them (Flink: StreamExecCalc).
 
     Args:
@@ -30,23 +29,10 @@ class CalcOperator(Operator):
         condition: Mapping[str, Any] | None,
         settings: TableSettings,
     ) -> None:
-        self._moment = Moment()
-        scope = settings.scope(self._moment)
+        super().__init__()
+        scope = settings.scope(self.moment)
         self._project = compile_projection(projection, scope)
         self._keeps = None if condition is None else compile_condition(condition, scope)
-
-    def open(self, context: OperatorContext) -> None:
-        self._moment.processing_ms = context.clock
-
-    def process_watermark(self, timestamp: int) -> list[Record]:
-        self._moment.watermark = timestamp
-        return []
-
-    def event_time(self) -> int:
-        return self._moment.watermark
-
-    def resume_event_time(self, known: Any) -> None:
-        self._moment.watermark = known
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         project, keeps = self._project, self._keeps

@@ -16,14 +16,13 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from onceproof.engine.elements import Record
-from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
     compile_condition,
     compile_expression,
 )
 from onceproof.engine.table.expressions.rex import Call, read_expression
-from onceproof.engine.table.operators import Moment
+from onceproof.engine.table.operators import Moment, RowOperator
 from onceproof.engine.table.plans import Node, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
@@ -114,7 +113,7 @@ def table_function(data: Mapping[str, Any], settings: TableSettings, moment: Mom
     return build(call, operands)
 
 
-class CorrelateOperator(Operator):
+class CorrelateOperator(RowOperator):
     """Joins each row with the rows of a table function (Flink: StreamExecCorrelate).
 
     Args:
@@ -131,24 +130,11 @@ class CorrelateOperator(Operator):
         padding: Row | None,
         settings: TableSettings,
     ) -> None:
-        self._moment = Moment()
-        self._rows = table_function(call, settings, self._moment)
-        scope = settings.scope(self._moment)
+        super().__init__()
+        self._rows = table_function(call, settings, self.moment)
+        scope = settings.scope(self.moment)
         self._keeps = None if condition is None else compile_condition(condition, scope)
         self._padding: Sequence[Row] = () if padding is None else (padding,)
-
-    def open(self, context: OperatorContext) -> None:
-        self._moment.processing_ms = context.clock
-
-    def process_watermark(self, timestamp: int) -> list[Record]:
-        self._moment.watermark = timestamp
-        return []
-
-    def event_time(self) -> int:
-        return self._moment.watermark
-
-    def resume_event_time(self, known: Any) -> None:
-        self._moment.watermark = known
 
     def process_batch(self, records: list[Record], input_index: int) -> list[Record]:
         rows_of, keeps, padding = self._rows, self._keeps, self._padding

@@ -62,8 +62,8 @@ def _check(kind: int) -> None:
         raise FunctionFailed("", "java.lang.IllegalArgumentException")
 
 
-class FirstByArrival(TableFunction):
-    """Emits the first row that arrives (Flink: ProcTimeDeduplicateKeepFirstRowFunction)."""
+class Deduplication(TableFunction):
+    """Keeps what it knows of a key in one state."""
 
     def __init__(self, spec: DeduplicateSpec) -> None:
         super().__init__()
@@ -71,6 +71,10 @@ class FirstByArrival(TableFunction):
 
     def start(self, context: TableContext) -> None:
         self._state = context.value_state(STATE, self._spec.ttl_ms)
+
+
+class FirstByArrival(Deduplication):
+    """Emits the first row that arrives (Flink: ProcTimeDeduplicateKeepFirstRowFunction)."""
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
         _check(kind)
@@ -79,20 +83,16 @@ class FirstByArrival(TableFunction):
             emit((INSERT, row))
 
 
-class LastByArrival(TableFunction):
+class LastByArrival(Deduplication):
     """Emits every row in place of the one before it (Flink: ProcTimeDeduplicateKeepLastRowFunction).
 
     An equal row is not emitted, except with a time to live.
     """
 
     def __init__(self, spec: DeduplicateSpec) -> None:
-        super().__init__()
-        self._spec = spec
+        super().__init__(spec)
         self._same = row_equality(spec.type.types)
         self._keeps_row = spec.emits_before or spec.emits_insert
-
-    def start(self, context: TableContext) -> None:
-        self._state = context.value_state(STATE, self._spec.ttl_ms)
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
         _check(kind)
@@ -105,18 +105,11 @@ class LastByArrival(TableFunction):
         self._spec.emit(previous, row, emit)
 
 
-class ByTime(TableFunction):
+class ByTime(Deduplication):
     """Emits the row with the least or greatest time when it arrives (Flink: RowTimeDeduplicateFunction).
 
     Of equal times the last one is kept as the last row, the first one as the first row.
     """
-
-    def __init__(self, spec: DeduplicateSpec) -> None:
-        super().__init__()
-        self._spec = spec
-
-    def start(self, context: TableContext) -> None:
-        self._state = context.value_state(STATE, self._spec.ttl_ms)
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
         _check(kind)
@@ -126,16 +119,12 @@ class ByTime(TableFunction):
             self._state.update(row)
 
 
-class FirstAtWatermark(TableFunction):
+class FirstAtWatermark(Deduplication):
     """Emits the row with the least time when the watermark reaches it; insert-only.
 
     Flink: RowTimeDeduplicateKeepFirstRowFunction. The row that waits has no time to live; that it was emitted
     has one. A row below the watermark is dropped.
     """
-
-    def __init__(self, spec: DeduplicateSpec) -> None:
-        super().__init__()
-        self._spec = spec
 
     def start(self, context: TableContext) -> None:
         self._timers = context.timers

@@ -5,24 +5,21 @@ Rules:
 - A row with NULL in a key column that is compared by ``=`` matches nothing (Flink:
   JoinConditionWithNullFilters). ``IS NOT DISTINCT FROM`` matches NULL with NULL.
 - The columns of the right row follow those of the left one, in conditions as in results.
-- Rows and unique keys are keys of maps; floats among them become text, because Python holds 0.0 and -0.0 for
-  one key and NaN for none (``map_key``).
+- Rows and unique keys are keys of maps (``ordering.row_codec``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct
 
 from onceproof.engine.table.expressions.registry import Scope, compile_condition
 from onceproof.engine.table.operators import TableContext
+from onceproof.engine.table.ordering import fields_of, row_codec
 from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import Row
-
-FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
 
 Matches = Callable[[Row, Row], bool]
 """Whether a left and a right row of one key make a pair."""
@@ -88,57 +85,6 @@ def null_test(columns: Sequence[int]) -> Callable[[Row], bool]:
         (column,) = columns
         return lambda row: row[column] is None
     return lambda row: any(row[column] is None for column in columns)
-
-
-# ---- rows as keys of maps
-
-
-def map_key(types: Sequence[LogicalType]) -> tuple[Callable[[Row], Row], Callable[[Row], Row]]:
-    """Return the function from a row of these types to its key in a map, and the way back."""
-    if not any(map(_has_float, types)):
-        return _same, _same
-    writers, readers = [_written(each) for each in types], [_read(each) for each in types]
-    return (
-        lambda row: tuple([write(value) for write, value in zip(writers, row, strict=True)]),
-        lambda key: tuple([read(value) for read, value in zip(readers, key, strict=True)]),
-    )
-
-
-def _same(row: Row) -> Row:
-    return row
-
-
-def _has_float(kind: LogicalType) -> bool:
-    return kind.root in FLOATS or any(map(_has_float, (*kind.arguments, *kind.types)))
-
-
-def _written(kind: LogicalType) -> Callable[[Any], Any]:
-    return _mapped(kind, repr)
-
-
-def _read(kind: LogicalType) -> Callable[[Any], Any]:
-    return _mapped(kind, float)
-
-
-def _mapped(kind: LogicalType, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the function that applies ``change`` to every float within a value."""
-    if not _has_float(kind):
-        return lambda value: value
-    if kind.root in FLOATS:
-        return lambda value: None if value is None else change(value)
-    if kind.root == "ARRAY":
-        element = _mapped(kind.element, change)
-        return lambda value: None if value is None else tuple(map(element, value))
-    if kind.root in ("MAP", "MULTISET"):
-        parts = [_mapped(each, change) for each in kind.arguments]
-        key, item = parts[0], parts[-1] if kind.root == "MAP" else _same
-        return lambda value: (
-            value if value is None else tuple([(key(name), item(each)) for name, each in value])
-        )
-    fields = [_mapped(each, change) for each in kind.types]
-    return lambda value: (
-        None if value is None else tuple([field(each) for field, each in zip(fields, value, strict=True)])
-    )
 
 
 # ---- the state of a side
@@ -216,11 +162,9 @@ class UniqueRows(SideRows):
 
     def __init__(self, context: TableContext, spec: SideSpec, columns: Sequence[int]) -> None:
         self._state = context.map_state(spec.name, spec.ttl_ms)
-        write, _ = map_key([spec.types[column] for column in columns])
-        select: Callable[[Row], Row] = (
-            itemgetter(*columns) if len(columns) > 1 else lambda row: (row[columns[0]],)
-        )
-        self._key_of: Callable[[Row], Row] = select if write is _same else lambda row: write(select(row))
+        encode, _ = row_codec([spec.types[column] for column in columns])
+        select = fields_of(columns)
+        self._key_of: Callable[[Row], Row] = lambda row: encode(select(row))
 
     def add(self, row: Row, matches: int) -> None:
         self._state.put(self._key_of(row), (row, matches))
@@ -239,7 +183,7 @@ class CountedRows(SideRows):
 
     def __init__(self, context: TableContext, spec: SideSpec) -> None:
         self._state = context.map_state(spec.name, spec.ttl_ms)
-        self._key_of, self._row_of = map_key(spec.types)
+        self._key_of, self._row_of = row_codec(spec.types)
 
     def add(self, row: Row, matches: int) -> None:
         key = self._key_of(row)
