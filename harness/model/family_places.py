@@ -266,6 +266,12 @@ def script_of(family: Family) -> Any | None:
     return family if type(family).__module__ == _SCRIPTS else None
 
 
+def judge_of(family: Family) -> str:
+    """Return who judges a script of Flink SQL, as the end of a sentence; "" for any other family."""
+    script: Any = family
+    return str(script.judge) if type(family).__module__ == _STATEMENTS else ""
+
+
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):

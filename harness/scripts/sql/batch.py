@@ -38,6 +38,7 @@ _BY_CLOCK: Final = re.compile(
     r"|UUID)\b",
     re.IGNORECASE,
 )
+_ZONE: Final = "table.local-time-zone"
 _MATCHES: Final = re.compile(r"\bMATCH_RECOGNIZE\b", re.IGNORECASE)
 _EPOCH: Final = datetime(1970, 1, 1)
 _MICROSECONDS: Final = 6
@@ -60,6 +61,8 @@ class Batch:
         self._connection = duckdb.connect(":memory:")
         self._queries: list[tuple[str, str]] = []
         self._views = 0
+        if statements.options.get(_ZONE, "UTC").upper() != "UTC":
+            raise Untranslatable("times of another zone than UTC")
         for statement in (*statements.ddl, *statements.inserts):
             if _BY_CLOCK.search(statement.text):
                 raise Untranslatable("what depends on the clock or on chance")

@@ -20,6 +20,7 @@ from onceproof.harness.scripts.sql.windows import Untranslatable, WindowView, wi
 
 _KNOWN: Final = frozenset(
     {
+        exp.Anonymous,
         exp.Insert,
         exp.Schema,
         exp.Create,
@@ -103,6 +104,8 @@ _KNOWN: Final = frozenset(
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _TYPES: Final = frozenset({*_NUMBERS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"})
 _INTEGERS: Final = "('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT')"
+_TIMES: Final = ("TO_TIMESTAMP_LTZ",)
+_US_OF_DIGITS: Final = {"0": 1_000_000, "3": 1_000}
 DIVIDED: Final = "flink_divided"
 AVERAGE: Final = "flink_average"
 MACROS: Final = (
@@ -169,7 +172,7 @@ def translated_expression(text: str) -> str:
 
 def _check(node: exp.Expr) -> None:
     match node:
-        case exp.Anonymous():
+        case exp.Anonymous() if node.name.upper() not in _TIMES:
             raise Untranslatable(f"the function {node.name}")
         case exp.Cast() if str(node.to.this.value).upper() not in _TYPES:
             raise Untranslatable(f"a cast to {node.to.sql()}")
@@ -183,15 +186,32 @@ def _check(node: exp.Expr) -> None:
 
 def _changed(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Div):
-        return exp.Anonymous(this=DIVIDED, expressions=[node.left, node.right])
+        return exp.Anonymous(
+            this=DIVIDED, expressions=[node.left.transform(_changed), node.right.transform(_changed)]
+        )
     if isinstance(node, exp.Avg):
-        return exp.Anonymous(this=AVERAGE, expressions=[node.this])
+        return exp.Anonymous(this=AVERAGE, expressions=[node.this.transform(_changed)])
     if isinstance(node, exp.Cast) and str(node.to.this.value).upper() in _NUMBERS:
-        return exp.Cast(this=exp.Anonymous(this="trunc", expressions=[node.this]), to=node.to)
+        return exp.Cast(
+            this=exp.Anonymous(this="trunc", expressions=[node.this.transform(_changed)]), to=node.to
+        )
+    if isinstance(node, exp.Anonymous) and node.name.upper() in _TIMES:
+        return _time_of(node)
     if isinstance(node, exp.Select) and not node.args.get("group") and _aggregates(node):
         some = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
-        return node.having(some)
+        node.having(some, copy=False)
     return node
+
+
+def _time_of(call: exp.Anonymous) -> exp.Expr:
+    """Return the time of a number of seconds or milliseconds."""
+    arguments = call.expressions
+    digits = arguments[1].name if len(arguments) > 1 else "3"
+    if digits not in _US_OF_DIGITS:
+        raise Untranslatable(f"the function {call.sql()[:40]}")
+    scale = exp.Literal.number(_US_OF_DIGITS[digits])
+    value = exp.Mul(this=exp.Paren(this=arguments[0].transform(_changed)), expression=scale)
+    return exp.Anonymous(this="make_timestamp", expressions=[value])
 
 
 def _aggregates(select: exp.Select) -> bool:

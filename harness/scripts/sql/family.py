@@ -139,6 +139,10 @@ class SqlFamily:
             expected += map(end.sink.written, rows)
         return expected
 
+    def calm_rows(self, records: Records) -> RowCounts | None:
+        """Return the changes of the calm run; None if it fails."""
+        return self._calm.rows(records)
+
     @property
     def judge(self) -> str:
         """Who says what should be there, as a sentence without its end."""
