@@ -29,13 +29,9 @@ from onceproof.engine.table.types import LogicalType
 NODE_MODULES: Final = (
     "sources",
     "sinks",
-    "calc",
-    "exchange",
-    "values",
-    "union",
+    "stateless",
     "group_aggregate",
     "mini_batch",
-    "expand",
     "deduplicate",
     "rank",
     "changelog",
@@ -51,7 +47,6 @@ NODE_MODULES: Final = (
     "group_window",
     "over",
     "match",
-    "python",
 )
 """The modules of ``nodes`` that register translators."""
 

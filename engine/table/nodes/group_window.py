@@ -253,6 +253,7 @@ def _strategy_of(options: Mapping[str, str], is_rowtime: bool) -> EmitStrategy:
     return EmitStrategy(early, late, duration_ms(options.get(f"{prefix}allow-lateness", default)))
 
 
+@translator("python-group-window-aggregate", 1)
 @translator("group-window-aggregate", 1)
 def translate_group_window(
     node: Node, inputs: Sequence[TableStream], translation: Translation
