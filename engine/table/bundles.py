@@ -38,7 +38,24 @@ def bundle_size(node: Node) -> int:
     return size
 
 
-class KeyedBundles(TableFunction):
+class Bundles(TableFunction):
+    """A function whose bundles end at watermarks, barriers, and the end of the input."""
+
+    def flush(self, emit: Emit) -> None:
+        """End the bundle."""
+        raise NotImplementedError
+
+    def on_watermark(self, watermark: int, emit: Emit) -> None:
+        self.flush(emit)
+
+    def before_barrier(self, emit: Emit) -> None:
+        self.flush(emit)
+
+    def finish(self, emit: Emit) -> None:
+        self.flush(emit)
+
+
+class KeyedBundles(Bundles):
     """A function that collects changes by key.
 
     Subclasses say what they keep of a key's changes (``add``), and what is done with it (``end``).
@@ -75,7 +92,6 @@ class KeyedBundles(TableFunction):
             self.flush(emit)
 
     def flush(self, emit: Emit) -> None:
-        """End the bundle."""
         for key, collected in self.take():
             self._backend.current_key = key
             self.end(collected, emit)
@@ -87,12 +103,3 @@ class KeyedBundles(TableFunction):
         keys = [value_of(key) for key, _ in entries]
         rows = [(key,) for key in keys] if self._has_one_column else keys
         return [entries[place] for place in self._order.sorted(rows)]
-
-    def on_watermark(self, watermark: int, emit: Emit) -> None:
-        self.flush(emit)
-
-    def before_barrier(self, emit: Emit) -> None:
-        self.flush(emit)
-
-    def finish(self, emit: Emit) -> None:
-        self.flush(emit)

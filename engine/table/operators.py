@@ -102,6 +102,13 @@ class TableContext:
         key = value_of(self.backend.current_key)
         return (key,) if self._has_one_column else key
 
+    def wake_at(self, time: int, is_event_time: bool) -> None:
+        """Register a timer of the current key."""
+        if is_event_time:
+            self.timers.register_event_time_timer(time)
+        else:
+            self.timers.register_processing_time_timer(time)
+
     def value_state(self, name: str, ttl_ms: int = 0, kind: TypeInformation | None = None) -> Any:
         """Return a state of one value (``value()``, ``update(value)``, ``clear()``)."""
         return self._state(ValueStateDescriptor(name, kind), ttl_ms)

@@ -105,7 +105,7 @@ class IntervalJoin(TableFunction):
             self.watermark_delay_ms = max(self._left.size, self._right.size)
 
     def start(self, context: TableContext) -> None:
-        self._timers = context.timers
+        self._context = context
         self._left.start(context)
         self._right.start(context)
 
@@ -124,7 +124,7 @@ class IntervalJoin(TableFunction):
     def _now(self) -> int:
         if self._spec.is_event_time:
             return max(self.moment.watermark, 0)
-        return self._timers.current_processing_time()
+        return self._context.timers.current_processing_time()
 
     def _meet(self, own: Side, other: Side, row: Row, emit: Emit) -> None:
         """Join a row with the rows of the other side, clear those, and keep the row."""
@@ -170,10 +170,7 @@ class IntervalJoin(TableFunction):
     def _clear_later(self, side: Side, time: int) -> None:
         """Register when the rows of a side at a time are to be cleared."""
         due = time + side.size + self._spec.min_cleanup_ms + 1
-        if self._spec.is_event_time:
-            self._timers.register_event_time_timer(due)
-        else:
-            self._timers.register_processing_time_timer(due)
+        self._context.wake_at(due, self._spec.is_event_time)
         side.timer.update(due)
 
     def _clear(self, side: Side, emit: Emit) -> list[int]:

@@ -112,10 +112,7 @@ class MatchRecognize(TableFunction):
             self._register(time)
 
     def _register(self, time: int) -> None:
-        if self._is_rowtime:
-            self._timers.register_event_time_timer(time)
-        else:
-            self._timers.register_processing_time_timer(time)
+        self._context.wake_at(time, self._is_rowtime)
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
         watermark = self.moment.watermark

@@ -15,10 +15,10 @@ from onceproof.engine.elements import MAX_WATERMARK, Record
 from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.table.aggregates.accumulation import AggregateSet
 from onceproof.engine.table.aggregates.registry import AggregateCall, read_calls
-from onceproof.engine.table.bundles import KeyedBundles, bundle_size
+from onceproof.engine.table.bundles import Bundles, KeyedBundles, bundle_size
 from onceproof.engine.table.hash_order import HashOrder
 from onceproof.engine.table.nodes.group_aggregate import Group, Groups, GroupSpec
-from onceproof.engine.table.operators import Emit, TableContext, TableFunction
+from onceproof.engine.table.operators import Emit, TableContext
 from onceproof.engine.table.ordering import fields_of
 from onceproof.engine.table.plans import Node, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
@@ -144,7 +144,7 @@ def translate_mini_batch_assigner(
     return translation.operator(node, inputs[0], partial(create, interval["interval"]))
 
 
-class LocalAggregate(TableFunction):
+class LocalAggregate(Bundles):
     """Aggregates the rows of a bundle, without keyed state (Flink: MiniBatchLocalGroupAggFunction)."""
 
     def __init__(
@@ -177,23 +177,14 @@ class LocalAggregate(TableFunction):
             group.count -= 1
         self._count += 1
         if self._count >= self._size:
-            self._flush(emit)
+            self.flush(emit)
 
-    def _flush(self, emit: Emit) -> None:
+    def flush(self, emit: Emit) -> None:
         groups = list(self._bundle.values())
         self._bundle, self._count = {}, 0
         for place in self._order.sorted([key for key, _ in groups]):
             key, group = groups[place]
             emit((INSERT, (*key, group.count, group.accumulators)))
-
-    def on_watermark(self, watermark: int, emit: Emit) -> None:
-        self._flush(emit)
-
-    def before_barrier(self, emit: Emit) -> None:
-        self._flush(emit)
-
-    def finish(self, emit: Emit) -> None:
-        self._flush(emit)
 
 
 @translator("local-group-aggregate", 1)

@@ -86,7 +86,6 @@ class WindowAggregate(KeepsWatermark):
 
     def start(self, context: TableContext) -> None:
         self._context = context
-        self._timers = context.timers
         self._slices = context.map_state("windowAggregates")
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
@@ -120,10 +119,7 @@ class WindowAggregate(KeepsWatermark):
         return count - 1, accumulators
 
     def _register(self, end: int) -> None:
-        if self._is_rowtime:
-            self._timers.register_event_time_timer(self._clock.fires_at(end))
-        else:
-            self._timers.register_processing_time_timer(self._clock.fires_at(end))
+        self._context.wake_at(self._clock.fires_at(end), self._is_rowtime)
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
         for end in self._clock.ends_at(timestamp, self._interval, self._window.offset):

@@ -48,7 +48,7 @@ class Sessions(TableFunction, Generic[Content]):
         self._time_of = windowing.time_of(self.moment) if windowing.end_column is None else None
 
     def start(self, context: TableContext) -> None:
-        self._timers = context.timers
+        self._context = context
         self._state = context.value_state("sessions")
 
     def created(self) -> Content:
@@ -90,12 +90,10 @@ class Sessions(TableFunction, Generic[Content]):
                 start, end = min(start, first), max(end, last)
                 content = held if content is None else self.merged(content, held)
         fires_at = self._clock.fires_at(end)
-        if self._windowing.is_rowtime:
-            if fires_at <= self.moment.watermark:
-                return
-            self._timers.register_event_time_timer(fires_at)
-        else:
-            self._timers.register_processing_time_timer(fires_at)
+        is_rowtime = self._windowing.is_rowtime
+        if is_rowtime and fires_at <= self.moment.watermark:
+            return
+        self._context.wake_at(fires_at, is_rowtime)
         content = self.added(self.created() if content is None else content, kind, row)
         self._state.update(sorted([*apart, (start, end, content)], key=_start_of))
 
@@ -154,10 +152,6 @@ class SessionAggregate(KeepsWatermark, Sessions[list[Any]]):
         super().__init__(spec.windowing)
         self._aggregates = AggregateSet(spec.calls, settings)
         self._properties = WindowProperties(spec.properties, self._clock)
-
-    def start(self, context: TableContext) -> None:
-        super().start(context)
-        self._context = context
 
     def created(self) -> list[Any]:
         return [0, self._aggregates.create()]
