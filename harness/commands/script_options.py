@@ -167,7 +167,7 @@ def print_notes(asked: str, family: Family, file: TextIO) -> bool:
     """Say what a script's job reads and writes, and how it is judged; return False for any other family."""
     from onceproof.harness.scripts.query_family import QueryFamily
     from onceproof.harness.scripts.script_family import ScriptFamily
-    from onceproof.harness.scripts.sql.family import SqlFamily
+    from onceproof.harness.scripts.sql.sql_family import SqlFamily
     from onceproof.harness.scripts.upgrade_family import UpgradeFamily
 
     if not isinstance(family, ScriptFamily | QueryFamily | UpgradeFamily | SqlFamily):

@@ -57,7 +57,7 @@ WORDS: Final = "?"
 _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
 _UPGRADES: Final = "onceproof.harness.scripts.upgrade_family"
 _QUERIES: Final = "onceproof.harness.scripts.query_family"
-_STATEMENTS: Final = "onceproof.harness.scripts.sql.family"
+_STATEMENTS: Final = "onceproof.harness.scripts.sql.sql_family"
 """Imported when a script or query is loaded: it runs on the systems, which import this module."""
 _OF_FAMILIES: Final = frozenset(
     ("generate", "job", "expected", "oracle_sql", "record_schema", "generator_version")

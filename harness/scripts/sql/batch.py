@@ -21,7 +21,7 @@ from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
 from onceproof.engine.table.values import NANOS_PER_MS, Row
 from onceproof.harness.scripts.sql.changelog import RowCounts
 from onceproof.harness.scripts.sql.dialect import MACROS, Translated, translated_expression
-from onceproof.harness.scripts.sql.ends import SinkTable, SourceTable
+from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
 from onceproof.harness.scripts.sql.statements import Statements
 from onceproof.harness.scripts.sql.windows import Untranslatable, split_at_commas
 

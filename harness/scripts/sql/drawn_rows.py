@@ -38,7 +38,7 @@ from onceproof.engine.table.values import (
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.split_names import split_name
-from onceproof.harness.scripts.sql.ends import SourceTable
+from onceproof.harness.scripts.sql.sql_ends import SourceTable
 
 FIRST_MS: Final = 1_704_067_200_000
 """Where event time begins: midnight of 2024-01-01."""

@@ -11,7 +11,7 @@ from onceproof.engine.table.types import TEXTS, LogicalType
 from onceproof.engine.table.values import Row, decoder
 from onceproof.harness.model.family import FamilyError
 from onceproof.harness.scripts.records import sampled_records
-from onceproof.harness.scripts.sql.ends import SourceTable
+from onceproof.harness.scripts.sql.sql_ends import SourceTable
 
 
 def sampled_rows(path: Path, table: SourceTable) -> Sequence[Row]:

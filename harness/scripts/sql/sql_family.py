@@ -44,9 +44,9 @@ from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
 from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, drops_late_rows, durations_of, rows_left
-from onceproof.harness.scripts.sql.ends import ScriptTables, sinks_of, sources_of
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.samples import sampled_rows
+from onceproof.harness.scripts.sql.sql_ends import ScriptTables, sinks_of, sources_of
 from onceproof.harness.systems.simulation.world import World
 from onceproof.reports.text import counted
 
@@ -79,16 +79,16 @@ class SqlFamily:
     def __init__(self, path: Path, said: str = "") -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
-        told = said_of(path, said)
-        self.name = script_name(path, told.job)
+        address = said_of(path, said)
+        self.name = script_name(path, address.job)
         self._planned = plan_of(path)
         plan, statements = self._planned.plan, self._planned.statements
         self.sources, self.sinks = sources_of(plan), sinks_of(plan)
         options = {} if statements is None else statements.options
         self._settings = TableSettings({_ZONE: "UTC", **options})
         self._expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
-        check_samples(path, told.samples, list(self.sources))
-        self._drawers = self._make_drawers(told.samples)
+        check_samples(path, address.samples, list(self.sources))
+        self._drawers = self._make_drawers(address.samples)
         self._calm = CalmRuns(self)
         self._batch, self._reason = self._find_batch()
         self._answers: dict[tuple[object, ...], Tables | None] = {}
