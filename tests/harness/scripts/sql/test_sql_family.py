@@ -36,7 +36,7 @@ def family_of(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_script_passes_without_flink(name, tmp_path):
-    given = ["run", str(SCRIPTS / f"{name}.sql"), "-n", "12", "--seed", "1", "--out", str(tmp_path)]
+    given = ["run", str(SCRIPTS / f"{name}.sql"), "--scenarios", "12", "--seed", "1", "--out", str(tmp_path)]
     assert main(given) == PASSED
 
 
@@ -80,14 +80,16 @@ def test_compiled_plan_is_judged_by_its_own_runs(tmp_path):
     plan.write_text(json.dumps(kept["plan"]))
     family = load_family(str(plan))
     assert "runs without faults" in family.judge
-    assert main(["run", str(plan), "-n", "3", "--seed", "1", "--out", str(tmp_path / "out")]) == PASSED
+    assert (
+        main(["run", str(plan), "--scenarios", "3", "--seed", "1", "--out", str(tmp_path / "out")]) == PASSED
+    )
 
 
 def test_unknown_node_is_one_line(tmp_path, capsys):
     text = (SCRIPTS / "totals.plan.json").read_text().replace("exec-group-aggregate_1", "exec-magic_7")
     plan = tmp_path / "magic.json"
     plan.write_text(json.dumps(json.loads(text)["plan"]))
-    assert main(["run", str(plan), "-n", "1"]) == USAGE
+    assert main(["run", str(plan), "--scenarios", "1"]) == USAGE
     assert "the plan needs node magic_7, which the engine lacks" in capsys.readouterr().err
 
 
