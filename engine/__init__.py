@@ -232,6 +232,7 @@ from onceproof.engine.state.interfaces import (
 from onceproof.engine.state.ttl import StateTtlConfig
 from onceproof.engine.timer_service import TimeDomain, TimerService
 from onceproof.engine.types import Row, TypeInformation, Types
+from onceproof.engine.types.row_kind import RowKind
 from onceproof.engine.watermarks.generators import WatermarkGenerator, WatermarkOutput
 from onceproof.engine.watermarks.strategy import TimestampAssigner, WatermarkStrategy
 from onceproof.engine.windows.assigners import (
@@ -476,6 +477,7 @@ __all__ = [
     "RollingPolicy",
     "Row",
     "RowFieldExtractorSchema",
+    "RowKind",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SavepointFailed",

@@ -41,7 +41,7 @@ PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     PROTOBUF: ("google.protobuf",),
     DELTA: ("deltalake", "pyarrow"),
     ICEBERG: ("pyiceberg", "pyarrow"),
-    SQL: ("sqlalchemy",),
+    SQL: ("sqlalchemy", "duckdb", "sqlglot"),
     KAFKA: ("confluent_kafka",),
     S3: ("s3fs", "botocore"),
     S3_SERVER: ("moto", "flask", "flask_cors"),

@@ -78,9 +78,18 @@ def test_names_of_tests_are_short() -> None:
 
 
 # What these rooms hold is named after what it runs or feeds in another one. Systems have the same files.
-_NAMED_AFTER_OTHERS = ("harness.commands.", "harness.systems.", "scenarios.")
+_NAMED_AFTER_OTHERS = (
+    "engine.table.api.",
+    "engine.table.nodes.",
+    "harness.commands.",
+    "harness.systems.",
+    "scenarios.",
+)
 RELATED = {
+    "bitmaps": "functions and aggregates of BITMAP",
     "events": "what goes into a machine of the engine, and what comes out of it",
+    "plans": "Flink's compiled plans as values, and where the harness gets them",
+    "registry": "what modules register by name, to be found there",
     "sink": "the connector, and the operator that runs it",
     "source": "the connector, and the operator that runs it",
     "strategies": "of Hypothesis, and their public form",

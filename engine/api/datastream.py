@@ -1252,6 +1252,18 @@ class EqualTo(Generic[Windows]):
 # ---- shared by the classes above
 
 
+def upstreams_of(stream: DataStream) -> Upstreams:
+    """Return where the records of a stream come from, for packages that add operators of their own."""
+    return stream._upstreams
+
+
+def add_operator(
+    stream: DataStream, name: str, create: Callable[[], Operator], upstreams: Upstreams
+) -> DataStream:
+    """Add an operator with these inputs to the job of a stream."""
+    return stream._transform(name, create, None, upstreams)
+
+
 def _over(upstreams: Upstreams, partitioner: Partitioner) -> Upstreams:
     return tuple(
         [Upstream(node, partitioner, side_output, number) for node, _, side_output, number in upstreams]

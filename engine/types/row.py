@@ -6,6 +6,9 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+from msgspec.msgpack import Ext, encode
+
 from onceproof.engine.flink_names import missing_member
 from onceproof.engine.java_hashes import hash_as, hash_fields, hash_row, signed
 from onceproof.engine.key_identity import Distinct, distinguish, identity_of, values_of
@@ -14,6 +17,7 @@ from onceproof.engine.types.dynamic import ROW
 from onceproof.engine.types.fitting import fields_check
 from onceproof.engine.types.information import Packer, TypeInformation, WrongValue, interned
 from onceproof.engine.types.objects import describe
+from onceproof.engine.types.row_kind import RowKind
 
 ROW_HASHED: Final[list[bool]] = []
 """Holds something once a row has been hashed: a tuple whose hash was asked for may hold a row."""
@@ -28,7 +32,7 @@ class Row:
         ValueError: fields are given both by position and by name.
     """
 
-    __slots__ = ("_names", "_values")
+    __slots__ = ("_kind", "_names", "_values")
 
     has_fields_in_order = True
 
@@ -37,6 +41,22 @@ class Row:
             raise ValueError("a row takes fields by position or by name, not both")
         self._values: list[Any] = list(kwargs.values()) if kwargs else list(args)
         self._names: tuple[str, ...] | None = tuple(kwargs) if kwargs else None
+        self._kind = 0
+
+    @staticmethod
+    def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
+        """Return a row that is a change of a kind."""
+        row = Row(*args, **kwargs)
+        row._kind = row_kind.value
+        return row
+
+    def get_row_kind(self) -> RowKind:
+        """Return which kind of change the row is; INSERT, unless it was set."""
+        return RowKind(self._kind)
+
+    def set_row_kind(self, row_kind: RowKind) -> None:
+        """Set which kind of change the row is."""
+        self._kind = row_kind.value
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
         """Name the fields, in order."""
@@ -92,7 +112,8 @@ class Row:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Row):
             return NotImplemented
-        return self._values == other._values and self._names == other._names
+        same = self._values == other._values and self._names == other._names
+        return same and self._kind == other._kind
 
     def __hash__(self) -> int:
         if not ROW_HASHED:
@@ -106,33 +127,37 @@ class Row:
         return f"Row({', '.join(f'{name}={value!r}' for name, value in fields)})"
 
     def __copy__(self) -> Row:
-        return make_row(self._names, self._values)
+        return make_row(self._names, self._values, self._kind)
 
-    def __reduce__(self) -> tuple[Any, tuple[tuple[str, ...] | None, list[Any]]]:
-        return make_row, (self._names, self._values)
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        kind = (self._kind,) if self._kind else ()
+        return make_row, (self._names, self._values, *kind)
 
 
-def make_row(names: tuple[str, ...] | None, values: Collection[Any]) -> Row:
-    """Return a row of these values; ``names`` None: by position only."""
+def make_row(names: tuple[str, ...] | None, values: Collection[Any], kind: int = 0) -> Row:
+    """Return a row of these values; ``names`` None: by position only; ``kind``: as in RowKind."""
     row = Row.__new__(Row)
     row._values = list(values)
     row._names = names
+    row._kind = kind
     return row
 
 
 def row_like(row: Row, values: Collection[Any]) -> Row:
-    """Return a row of other values with the field names of ``row``."""
-    return make_row(row._names, values)
+    """Return a row of other values with the field names and the kind of ``row``."""
+    return make_row(row._names, values, row._kind)
 
 
 def _described(row: Row) -> list[Any]:
     names = row._names
-    return [None if names is None else list(names), *row._values]
+    kind = [row._kind] if row._kind else []
+    return [*kind, None if names is None else list(names), *row._values]
 
 
 def _of_description(parts: list[Any]) -> Row:
+    kind = parts.pop(0) if isinstance(parts[0], int) else 0
     names, *values = parts
-    row = Row(*values)
+    row = make_row(None, values, kind)
     if names is not None:
         row.set_field_names(names)
     return row
@@ -153,7 +178,7 @@ _SEQUENCES: Final = (tuple, list, Row)
 class RowType(TypeInformation):
     """A row with a type for each field, any of which may be None."""
 
-    __slots__ = ("fields", "names")
+    __slots__ = ("_plain_wire", "fields", "names")
 
     def __init__(self, names: tuple[str, ...] | None, fields: tuple[TypeInformation, ...]) -> None:
         if names is not None and len(names) != len(fields):
@@ -176,6 +201,9 @@ class RowType(TypeInformation):
             contains_pickle=any(field.contains_pickle for field in fields),
             java_hash_kind="row",
         )
+        self._plain_wire = self.wire_type
+        # A row of another kind than INSERT is an extension, whose code is the kind.
+        self.wire_type = self.wire_type | msgspec.msgpack.Ext
         self.fields = fields
         self.names = names
 
@@ -190,25 +218,33 @@ class RowType(TypeInformation):
         for place, field in enumerate(self.fields):
             column = [row._values[place] for row in values if row._values[place] is not None]
             packers[place] = field.prepare(column, allow_pickle)
-        if not any(packers):
-            return list
-        return lambda row: [
-            item if pack is None or item is None else pack(item)
-            for item, pack in zip(row, packers, strict=True)
-        ]
+        pack_fields: Packer = list
+        if any(packers):
+            pack_fields = lambda row: [  # noqa: E731
+                item if pack is None or item is None else pack(item)
+                for item, pack in zip(row, packers, strict=True)
+            ]
+        if not any(row._kind for row in values):
+            return pack_fields
+        return lambda row: Ext(row._kind, encode(pack_fields(row))) if row._kind else pack_fields(row)
 
     def unpacker(self, allow_pickle: bool = False) -> Packer | None:
         names = self.names
         unpackers = [field.unpacker(allow_pickle) for field in self.fields]
-        if not any(unpackers):
-            return lambda fields: make_row(names, fields)
-        return lambda fields: make_row(
-            names,
-            [
+        unpack_fields: Packer = list
+        if any(unpackers):
+            unpack_fields = lambda fields: [  # noqa: E731
                 item if unpack is None or item is None else unpack(item)
                 for item, unpack in zip(fields, unpackers, strict=True)
-            ],
-        )
+            ]
+        decode = msgspec.msgpack.Decoder(self._plain_wire).decode
+
+        def unpack_row(wire: Any) -> Row:
+            if type(wire) is Ext:
+                return make_row(names, unpack_fields(decode(wire.data)), wire.code)
+            return make_row(names, unpack_fields(wire))
+
+        return unpack_row
 
     def converter(self) -> Packer:
         """Take a row, tuple or list with so many fields, or what has fields by name, as PyFlink does.
@@ -230,9 +266,11 @@ class RowType(TypeInformation):
                 is_row = False
                 items = fields_of(value)
                 if fit is not None and fit(items):
-                    return make_row(names, items)
+                    return make_row(names, items, getattr(value, "_kind", 0))
             results = converted(items, converters, place_of)
-            return value if is_row and are_same(results, items) else make_row(names, results)
+            if is_row and are_same(results, items):
+                return value
+            return make_row(names, results, getattr(value, "_kind", 0))
 
         return convert
 
@@ -270,6 +308,7 @@ class RowType(TypeInformation):
                 item if item is None else field.copy(item)
                 for field, item in zip(self.fields, value, strict=False)
             ],
+            value._kind,
         )
 
     def check_key_type(self) -> None:

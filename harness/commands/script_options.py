@@ -104,10 +104,10 @@ def addresses_of(
 
 def _address(asked: str, samples: Sequence[str], job: str | None, arguments: Sequence[str]) -> str:
     # It imports the engine, which no help needs.
-    from onceproof.harness.model.family_places import WORDS, is_script, joined_address, split_address
+    from onceproof.harness.model.family_places import WORDS, is_script, is_sql, joined_address, split_address
 
     path, said = split_address(asked)
-    if path is None or said or not is_script(path):
+    if path is None or said or not (is_sql(path) or is_script(path)):
         return asked
     words = [("job", job)] if job else []
     for sample in samples:
@@ -167,9 +167,10 @@ def print_notes(asked: str, family: Family, file: TextIO) -> bool:
     """Say what a script's job reads and writes, and how it is judged; return False for any other family."""
     from onceproof.harness.scripts.query_family import QueryFamily
     from onceproof.harness.scripts.script_family import ScriptFamily
+    from onceproof.harness.scripts.sql.sql_family import SqlFamily
     from onceproof.harness.scripts.upgrade_family import UpgradeFamily
 
-    if not isinstance(family, ScriptFamily | QueryFamily | UpgradeFamily):
+    if not isinstance(family, ScriptFamily | QueryFamily | UpgradeFamily | SqlFamily):
         return False
     for note in family.notes():
         print(f"{asked}: {note}", file=file)

@@ -10,6 +10,7 @@ The rules this module lives by:
 - A file that defines none of a family's functions is a script, a program of PyFlink as people write it. If
   it imports pyspark and not pyflink it is a query of Structured Streaming. Its syntax tree says so; nothing
   of it runs.
+- FILE.sql is a script of Flink SQL, and FILE.json a compiled plan of one.
 - Every process finds a family by its address: a name, FILE.py, FILE.py:OBJECT, the FILE.toml of a program, or
   FILE.py?WORDS of a script, where the words are those of a query: ``job.py?job=totals&argument=--fast``.
 """
@@ -45,6 +46,8 @@ from onceproof.harness.model.program_file import template_of_job
 from onceproof.harness.model.user_file import defined_in, error_line, import_file, imported_by
 
 PROGRAM_SUFFIX: Final = ".toml"
+SQL_SUFFIXES: Final = (".sql", ".json")
+"""Of scripts of Flink SQL and of their plans."""
 QUERIES: Final = "structured_streaming"
 """The system that runs queries."""
 FLINK: Final = "flink"
@@ -54,6 +57,7 @@ WORDS: Final = "?"
 _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
 _UPGRADES: Final = "onceproof.harness.scripts.upgrade_family"
 _QUERIES: Final = "onceproof.harness.scripts.query_family"
+_STATEMENTS: Final = "onceproof.harness.scripts.sql.sql_family"
 """Imported when a script or query is loaded: it runs on the systems, which import this module."""
 _OF_FAMILIES: Final = frozenset(
     ("generate", "job", "expected", "oracle_sql", "record_schema", "generator_version")
@@ -145,14 +149,15 @@ def split_address(address: str) -> tuple[Path | None, str]:
 
     That is the name of the object in it, or ? and what the address says of a script.
     """
-    file, mark, said = address.partition(f".py{WORDS}")
-    if mark:
-        return Path(f"{file}.py"), f"{WORDS}{said}"
+    for suffix in (".py", *SQL_SUFFIXES):
+        file, mark, said = address.partition(f"{suffix}{WORDS}")
+        if mark:
+            return Path(f"{file}{suffix}"), f"{WORDS}{said}"
     file, colon, attribute = address.rpartition(":")
     if colon and file.endswith(".py"):
         return Path(file), attribute
     path = Path(address)
-    return (path if path.suffix == ".py" or path.name != address else None), ""
+    return (path if path.suffix in (".py", *SQL_SUFFIXES) or path.name != address else None), ""
 
 
 def joined_address(path: Path | str, following: str) -> str:
@@ -167,6 +172,11 @@ def is_script(path: Path) -> bool:
         return not defined_in(path) & _OF_FAMILIES
     except (OSError, SyntaxError, ValueError):
         return False
+
+
+def is_sql(path: Path) -> bool:
+    """Return whether a file is a script of Flink SQL, or the plan of one."""
+    return path.suffix in SQL_SUFFIXES
 
 
 def is_query(path: Path) -> bool:
@@ -256,11 +266,17 @@ def script_of(family: Family) -> Any | None:
     return family if type(family).__module__ == _SCRIPTS else None
 
 
+def judge_of(family: Family) -> str:
+    """Return who judges a script of Flink SQL, as the end of a sentence; "" for any other family."""
+    script: Any = family
+    return str(script.judge) if type(family).__module__ == _STATEMENTS else ""
+
+
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
         return f"{family.path}{WORDS if family.said else ''}{family.said}"
-    if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES):
+    if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES, _STATEMENTS):
         script: Any = family
         return joined_address(script.path, script.said)
     if isinstance(family, ModuleType):
@@ -316,9 +332,9 @@ def _from_file(path: Path, attribute: str) -> Family:
     """Import a user's file and return it, or an object in it, as a family."""
     if not path.is_file():
         raise FamilyError(f"{path}: no such file")
-    if path.suffix != ".py":
+    if path.suffix != ".py" and not is_sql(path):
         raise FamilyError(f"{path}: a family and a program are files of Python, FILE.py")
-    if attribute.startswith(WORDS) or (not attribute and is_script(path)):
+    if attribute.startswith(WORDS) or (not attribute and (is_sql(path) or is_script(path))):
         try:
             return _script(path.absolute(), attribute)
         except FamilyError as error:
@@ -338,6 +354,9 @@ def _from_file(path: Path, attribute: str) -> Family:
 @cache
 def _script(path: Path, said: str) -> Family:
     """Return a script, which its process looks at once only: it runs to know what its records determine."""
+    if is_sql(path):
+        statements: Family = importlib.import_module(_STATEMENTS).SqlFamily(path, said)
+        return statements
     if is_query(path):
         query: Family = importlib.import_module(_QUERIES).QueryFamily(path, said)
         return query

@@ -37,7 +37,7 @@ from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
-from onceproof.harness.model.family_places import is_built_in, script_of
+from onceproof.harness.model.family_places import is_built_in, judge_of, script_of
 from onceproof.harness.model.fault_kinds import MARK, POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.history import KILL
@@ -228,6 +228,7 @@ def facts_of(result: RunResult, command: str = "") -> Facts:
             ("kills", f"{tally.kills:,}, {tally.rescales:,} of them with another parallelism afterwards"),
             *_not_applicable(tally),
             *_judged_by_itself(result),
+            *_judged_in_batch(result),
             *_share_of(result),
             *_exhausted(result),
             *_cost(tally),
@@ -250,6 +251,13 @@ def _judged_by_itself(result: RunResult) -> Iterator[tuple[str, str]]:
             f"{first_names(names)}: judged by its own runs without faults, so logic that is wrong without any"
             " fault is not seen",
         )
+
+
+def _judged_in_batch(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yield as a fact who judges each script of Flink SQL."""
+    for family in result.families:
+        if judge := judge_of(family):
+            yield "oracle", f"{family.name}: {judge}"
 
 
 def _share_of(result: RunResult) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,10 @@ Where the engine departs from Flink on purpose, its module's DEPARTURES has a fu
 input to the sentence of engine/docs/compared.md that gives the reason, or None. Such a vector is covered if
 the page has the sentence and the answers differ. It is counted apart from those that pass.
 
+A vector of SQL is a statement and the changelog that came of it (``sql_vectors``): ``--sql-vectors FILE``,
+and ``--sql-areas join,topn`` for some areas. One that needs what the engine lacks is expected to fail, and
+is counted as missing with what it needs. Those that look like defects of Flink are left out.
+
 A job is a program and the rows that it had on Flink (``recorded_jobs``). The jobs of a kind, which their id
 begins with, are an area. Where a file is named on the command line, only files that are named there are run.
 """
@@ -31,6 +35,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.recorded_jobs import RecordedJob, read_jobs
+from tests.conformance.sql_vectors import DEFAULT_SQL_VECTORS, SqlVector, read_sql_vectors
 
 HERE = Path(__file__).parent
 DEFAULT_VECTORS = (HERE / "vectors.json", HERE / "vectors-2.json")
@@ -74,6 +79,9 @@ class Results:
     vectors: list[Vector]
     covered: frozenset[str]
     jobs: list[RecordedJob]
+    sql_vectors: list[SqlVector] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    """By vector of SQL, what the engine lacks for it."""
     passed: set[str] = field(default_factory=set)
     departed: set[str] = field(default_factory=set)
     """Those whose answer differs, for a reason that is recorded."""
@@ -84,10 +92,11 @@ class Results:
 
     def facts(self) -> list[tuple[str, str]]:
         """Give id and area of what is to be reported: what ran or was asked for, else all."""
-        kinds = self.reported | self.named or {"vector", "job"}
+        kinds = self.reported | self.named or {"vector", "job", "sql_vector"}
         vectors = [(vector.id, vector.area) for vector in self.vectors if "vector" in kinds]
         jobs = [(job.id, f"job.{job.kind}") for job in self.jobs if "job" in kinds]
-        return vectors + jobs
+        sql = [(vector.id, vector.area) for vector in self.sql_vectors if "sql_vector" in kinds]
+        return vectors + jobs + sql
 
     def by_area(self) -> dict[str, dict[str, Any]]:
         """Give the figures of each area; what did not run has not passed."""
@@ -101,6 +110,9 @@ class Results:
                 area["passed"] += 1
             elif fact in self.departed:
                 area["departs"].append(fact)
+            elif fact in self.missing:
+                area.setdefault("missing", {})[fact] = self.missing[fact]
+                area["failed"].append(fact)
             else:
                 area["failed"].append(fact)
         return dict(sorted(areas.items()))
@@ -147,6 +159,16 @@ def load_jobs(path: Path) -> list[RecordedJob]:
     return jobs
 
 
+def load_sql_vectors(path: Path) -> list[SqlVector]:
+    """Read a file of vectors of SQL, without those that look like defects of Flink. Raises UsageError."""
+    try:
+        return [vector for vector in read_sql_vectors(path) if not vector.suspect]
+    except OSError as error:
+        raise pytest.UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise pytest.UsageError(f"{path}: no file of vectors: {type(error).__name__}: {error}") from error
+
+
 def load_adapters() -> dict[str, Adapter]:
     """Collect the adapters of all modules under ``adapters/``."""
     adapters: dict[str, Adapter] = {}
@@ -188,22 +210,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--vectors", metavar="FILE", help="vectors to run, instead of the project's copies")
     group.addoption("--jobs", metavar="FILE", help="jobs to run, instead of the project's copies")
+    group.addoption("--sql-vectors", metavar="FILE", help="vectors of SQL to run, instead of the project's")
+    group.addoption("--sql-areas", metavar="A,B", help="only the vectors of SQL of these areas")
     group.addoption("--conformance-json", metavar="FILE", help="write passed and failed by area to FILE")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     named = {
         kind: Path(path)
-        for kind, option in (("vector", "--vectors"), ("job", "--jobs"))
+        for kind, option in (("vector", "--vectors"), ("job", "--jobs"), ("sql_vector", "--sql-vectors"))
         if (path := config.getoption(option, default=None)) is not None
     }
     if named:
         vectors = load_vectors([named["vector"]]) if "vector" in named else []
         jobs = load_jobs(named["job"]) if "job" in named else []
+        sql_vectors = load_sql_vectors(named["sql_vector"]) if "sql_vector" in named else []
     else:
         vectors, jobs = load_vectors(DEFAULT_VECTORS), load_jobs(DEFAULT_JOBS)
+        sql_vectors = load_sql_vectors(DEFAULT_SQL_VECTORS)
+    if areas := config.getoption("--sql-areas", default=None):
+        named.setdefault("sql_vector", DEFAULT_SQL_VECTORS)
+        vectors, jobs = [], []
+        sql_vectors = [vector for vector in sql_vectors if vector.area in areas.split(",")]
     covered = frozenset(load_adapters()) | {f"job.{job.kind}" for job in jobs}
-    results = config.stash[RESULTS] = Results(vectors, covered, jobs, named=set(named))
+    covered |= {vector.area for vector in sql_vectors}
+    results = config.stash[RESULTS] = Results(vectors, covered, jobs, sql_vectors, named=set(named))
     if not hasattr(config, "workerinput"):
         reporter = Reporter(results, config.getoption("--conformance-json", default=None))
         config.pluginmanager.register(reporter, "conformance-reporter")
@@ -224,6 +255,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "job" in metafunc.fixturenames:
         jobs = metafunc.config.stash[RESULTS].jobs
         metafunc.parametrize("job", jobs or [None], ids=[job.id for job in jobs] or ["no job is asked for"])
+    if "sql_vector" in metafunc.fixturenames:
+        sql_vectors = metafunc.config.stash[RESULTS].sql_vectors
+        ids = [f"{vector.area}:{vector.id}" for vector in sql_vectors]
+        metafunc.parametrize("sql_vector", sql_vectors or [None], ids=ids or ["no job is asked for"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -238,7 +273,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     callspec = getattr(item, "callspec", None)
     if callspec is not None:
         for kind, fact in callspec.params.items():
-            if isinstance(fact, Vector | RecordedJob):
+            if isinstance(fact, Vector | RecordedJob | SqlVector):
                 report.user_properties.append((kind, fact.id))
     return report
 
@@ -275,9 +310,12 @@ class Reporter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
-            if name in ("vector", "job") and report.when == "call":
+            if name == "misses" and report.when == "call":
+                vector, _, what = str(value).partition("\n")
+                self.results.missing[vector] = what
+            if name in ("vector", "job", "sql_vector") and report.when == "call":
                 self.results.reported.add(name)
-                if report.passed:
+                if report.passed and not hasattr(report, "wasxfail"):
                     departs = ("departs", value) in report.user_properties
                     (self.results.departed if departs else self.results.passed).add(str(value))
 
@@ -297,6 +335,9 @@ class Reporter:
                 words += [
                     f"{what}: {', '.join(figures[what])}" for what in ("failed", "departs") if figures[what]
                 ]
+                # Of what is missing, the count and the names of what is needed.
+                lacks = Counter(figures.get("missing", {}).values())
+                words += [f"{count} without {what}" for what, count in lacks.most_common()]
                 terminalreporter.line("  ".join(words))
         missing = [
             f"{area} 0/{figures['total']}" for area, figures in areas.items() if not figures["covered"]

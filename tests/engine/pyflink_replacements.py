@@ -138,7 +138,6 @@ INSTEAD: Final = {
     "HybridSourceBuilder": TWO_SOURCES,
     "FlinkKinesisConsumer": SERVICE.instead,
     "ExecutionMode": "remove it: records are pipelined, and exchanged in blocks in BATCH mode",
-    "RowKind": "put the kind into a field of the row",
     "CustomStateBackend": "name the class of a StateBackendFactory in the option state.backend.type",
     "ConfigOption": "set options by their keys, as in Configuration.set_string",
     "ConfigOptions": "set options by their keys, as in Configuration.set_string",

@@ -97,7 +97,6 @@ def test_objects_and_classes_say_why_they_lack_a_member() -> None:
         (tables, "execute_sql"),
         (stream, "cache"),
         (stream.key_by(lambda value: value), "cache"),
-        (engine.Row(1), "get_row_kind"),
         (engine.Types, "INSTANT"),
         (engine.DataTypes, "MULTISET"),
         (engine.WatermarkStrategy.no_watermarks(), "with_watermark_alignment"),

@@ -31,7 +31,12 @@ class SqlScriptError(Exception):
 
 def statements_of(script: str) -> list[str]:
     """Return the statements of a script, in order. Raises SqlScriptError."""
-    found: list[str] = []
+    return [statement for _, statement in numbered_statements(script)]
+
+
+def numbered_statements(script: str) -> list[tuple[int, str]]:
+    """Return the statements of a script, each with its line. Raises SqlScriptError."""
+    found: list[tuple[int, str]] = []
     for line, text in _split(script):
         statement = text
         if opening := _SET_OF_STATEMENTS.match(statement):
@@ -42,8 +47,8 @@ def statements_of(script: str) -> list[str]:
             raise SqlScriptError(
                 f"line {line}: {shows[1].upper()} shows rows on a screen: INSERT them INTO a table"
             )
-        found.append(statement)
-    if not any(map(_INSERT.match, found)):
+        found.append((line, statement))
+    if not any(_INSERT.match(statement) for _, statement in found):
         raise SqlScriptError("it has no INSERT INTO, so it starts no job")
     return found
 

@@ -1,0 +1,1 @@
+"""Aggregate functions of SQL; ``registry.AGGREGATE_MODULES`` lists their modules."""

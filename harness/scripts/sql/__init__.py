@@ -1,0 +1,1 @@
+"""Scripts of Flink SQL: their plans, their rows, and what they should leave."""

@@ -1,0 +1,208 @@
+"""The statements of a script over all rows at once, by DuckDB in this process.
+
+Rules:
+
+- A table holds the rows that its changes leave. What its declaration computes is a view over it.
+- What cannot be translated exactly is Untranslatable, which says why.
+- The result has the types of the sink, as in Flink, and its values are those of the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from typing import Any, Final
+
+import duckdb
+
+from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
+from onceproof.engine.table.values import NANOS_PER_MS, Row
+from onceproof.harness.scripts.sql.changelog import RowCounts
+from onceproof.harness.scripts.sql.dialect import MACROS, Translated, translated_expression
+from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
+from onceproof.harness.scripts.sql.statements import Statements
+from onceproof.harness.scripts.sql.windows import Untranslatable, split_at_commas
+
+_TABLE: Final = re.compile(
+    r"CREATE\s+(?:TEMPORARY\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.`]+)\s*\((.*)\)\s*(?:COMMENT\s+'.*'\s*)?"
+    r"(?:PARTITIONED\s.*|WITH\s*\(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_VIEW: Final = re.compile(r"CREATE\s+(TEMPORARY\s+)?VIEW\b", re.IGNORECASE)
+_COLUMN: Final = re.compile(r"(`[^`]+`|\w+)\s+(AS\s+)?(.*)", re.IGNORECASE | re.DOTALL)
+_NO_COLUMN: Final = re.compile(r"(WATERMARK|PRIMARY|CONSTRAINT|UNIQUE)\b", re.IGNORECASE)
+_BY_CLOCK: Final = re.compile(
+    r"\b(PROCTIME|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|LOCALTIMESTAMP|CURRENT_ROW_TIMESTAMP|RAND"
+    r"|UUID)\b",
+    re.IGNORECASE,
+)
+_ZONE: Final = "table.local-time-zone"
+_MATCHES: Final = re.compile(r"\bMATCH_RECOGNIZE\b", re.IGNORECASE)
+_EPOCH: Final = datetime(1970, 1, 1)
+_MICROSECONDS: Final = 6
+_PLAIN: Final = {"BOOLEAN": "BOOLEAN", "INT": "INTEGER", "FLOAT": "REAL", "DATE": "DATE", "TIME": "TIME"}
+
+
+class Batch:
+    """Computes the final tables of a script. Raises Untranslatable.
+
+    Args:
+        statements: the script.
+        sources: the tables that it reads.
+        sinks: those that it writes.
+    """
+
+    def __init__(
+        self, statements: Statements, sources: Mapping[str, SourceTable], sinks: Mapping[str, SinkTable]
+    ) -> None:
+        self._sources, self._sinks = sources, sinks
+        self._connection = duckdb.connect(":memory:")
+        self._queries: list[tuple[str, str]] = []
+        self._views = 0
+        if statements.options.get(_ZONE, "UTC").upper() != "UTC":
+            raise Untranslatable("times of another zone than UTC")
+        for statement in (*statements.ddl, *statements.inserts):
+            if _BY_CLOCK.search(statement.text):
+                raise Untranslatable("what depends on the clock or on chance")
+            if _MATCHES.search(statement.text):
+                raise Untranslatable("MATCH_RECOGNIZE")
+        try:
+            for macro in MACROS:
+                self._connection.execute(macro)
+            for statement in statements.ddl:
+                self._declare(statement.text)
+            for statement in statements.inserts:
+                self._prepare(statement.text)
+        except duckdb.Error as error:
+            raise Untranslatable(f"a statement that DuckDB refuses: {str(error).splitlines()[0]}") from None
+
+    def tables(self, rows: Mapping[str, Iterable[Row]]) -> dict[str, RowCounts]:
+        """Return by sink the rows of its final table, as plain data.
+
+        Args:
+            rows: those that each source table has in the end.
+        """
+        for name, own in rows.items():
+            self._connection.execute(f'DELETE FROM "{name} rows"')
+            types = self._sources[name].end.type.types
+            into = [_INTO.get(kind.root, _same) for kind in types]
+            values = [
+                [None if value is None else convert(value) for convert, value in zip(into, row, strict=True)]
+                for row in own
+            ]
+            if values:
+                marks = ", ".join(["?"] * len(types))
+                self._connection.executemany(f'INSERT INTO "{name} rows" VALUES ({marks})', values)
+        found: dict[str, RowCounts] = {name: Counter() for name in self._sinks}
+        for name, query in self._queries:
+            sink = self._sinks[name]
+            out_of = [_OUT_OF.get(kind.root, _same) for kind in sink.end.type.types]
+            for row in self._connection.execute(query).fetchall():
+                cells = [
+                    None if value is None else convert(value)
+                    for convert, value in zip(out_of, row, strict=True)
+                ]
+                found[name][sink.cells(cells)] += 1
+        return found
+
+    def _declare(self, statement: str) -> None:
+        """Make what a statement declares."""
+        if _VIEW.match(statement):
+            translated = self._translated(statement)
+            name, columns = translated.target()
+            named = f"({', '.join(columns)})" if columns else ""
+            self._connection.execute(f'CREATE VIEW "{name}"{named} AS {translated.query()}')
+        elif (table := _TABLE.fullmatch(statement.strip())) is None:
+            raise Untranslatable(f"the statement {' '.join(statement.split())[:40]}")
+        elif (name := table[1].rpartition(".")[2].strip("`")) in self._sources:
+            self._declare_source(name, table[2])
+
+    def _declare_source(self, name: str, columns: str) -> None:
+        fields = self._sources[name].end.type.fields
+        types = ", ".join([f'"{each.name}" {type_name(each.type)}' for each in fields])
+        self._connection.execute(f'CREATE TABLE "{name} rows" ({types})')
+        selected = []
+        for part in split_at_commas(columns):
+            column = _COLUMN.match(part)
+            if _NO_COLUMN.match(part) or column is None:
+                continue
+            own = column[1].strip("`")
+            computed = f'{translated_expression(column[3])} AS "{own}"' if column[2] else f'"{own}"'
+            selected.append(computed)
+        self._connection.execute(f'CREATE VIEW "{name}" AS SELECT {", ".join(selected)} FROM "{name} rows"')
+
+    def _prepare(self, statement: str) -> None:
+        """Keep the query of an INSERT, with the types and the order of the sink's columns."""
+        translated = self._translated(statement)
+        name, columns = translated.target()
+        fields = self._sinks[name].end.type.fields
+        columns = columns or [each.name for each in fields]
+        names = [f"c{number}" for number in range(len(columns))]
+        place = dict(zip(columns, names, strict=True))
+        selected = [f"CAST({place.get(each.name, 'NULL')} AS {type_name(each.type)})" for each in fields]
+        query = f"SELECT {', '.join(selected)} FROM ({translated.query()}) AS q({', '.join(names)})"
+        self._connection.execute(query).fetchall()
+        self._queries.append((name, query))
+
+    def _translated(self, statement: str) -> Translated:
+        translated = Translated(statement, self._views)
+        self._views += len(translated.views)
+        for view in translated.views:
+            self._connection.execute(f"CREATE VIEW {view.name} AS {view.query}")
+        return translated
+
+
+def type_name(kind: LogicalType) -> str:
+    """Return DuckDB's name of a type. Raises Untranslatable."""
+    root = kind.root
+    if root in ("TIMESTAMP", "TIMESTAMP_LTZ") and kind.precision <= _MICROSECONDS:
+        return "TIMESTAMP"
+    if root == "DECIMAL":
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if root == "VARCHAR":
+        return "VARCHAR"
+    if root in INTEGERS or root == "DOUBLE":
+        return root
+    if root not in _PLAIN or root in TEXTS:
+        raise Untranslatable(f"the type {kind}")
+    return _PLAIN[root]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _datetime(nanos: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=nanos // 1000)
+
+
+def _nanos(value: datetime) -> int:
+    return (value - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def _time(milliseconds: int) -> time:
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).time()
+
+
+def _milliseconds(value: time) -> int:
+    return _nanos(datetime.combine(_EPOCH.date(), value)) // NANOS_PER_MS
+
+
+def _days(value: date) -> int:
+    return (value - _EPOCH.date()).days
+
+
+_INTO: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "TIMESTAMP": _datetime,
+    "TIMESTAMP_LTZ": _datetime,
+    "TIME": _time,
+    "DATE": lambda days: _EPOCH.date() + timedelta(days),
+}
+_OUT_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "TIMESTAMP": _nanos,
+    "TIMESTAMP_LTZ": _nanos,
+    "TIME": _milliseconds,
+    "DATE": _days,
+}

@@ -1,0 +1,236 @@
+"""A statement of Flink in the words of DuckDB.
+
+Rules:
+
+- sqlglot reads and writes; only what is listed here is taken, because it means the same in both. Anything
+  else is Untranslatable, and the script is judged by its own runs instead.
+- Division and averages of integers are cut to integers, as in Flink.
+- An aggregate without GROUP BY has no row as long as it has no input: a stream has not sent one.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from sqlglot import exp, parse_one, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import SqlglotError
+
+from onceproof.harness.scripts.sql.windows import Untranslatable, WindowView, without_windows
+
+_KNOWN: Final = frozenset(
+    {
+        exp.Anonymous,
+        exp.Insert,
+        exp.Schema,
+        exp.Create,
+        exp.Select,
+        exp.From,
+        exp.Join,
+        exp.Where,
+        exp.Group,
+        exp.Having,
+        exp.Subquery,
+        exp.With,
+        exp.CTE,
+        exp.Union,
+        exp.Intersect,
+        exp.Except,
+        exp.Star,
+        exp.Column,
+        exp.Identifier,
+        exp.Table,
+        exp.TableAlias,
+        exp.Alias,
+        exp.Literal,
+        exp.Boolean,
+        exp.Null,
+        exp.Interval,
+        exp.Var,
+        exp.Paren,
+        exp.Tuple,
+        exp.Distinct,
+        exp.Values,
+        exp.EQ,
+        exp.NEQ,
+        exp.GT,
+        exp.GTE,
+        exp.LT,
+        exp.LTE,
+        exp.And,
+        exp.Or,
+        exp.Not,
+        exp.Is,
+        exp.Between,
+        exp.In,
+        exp.NullSafeEQ,
+        exp.Like,
+        exp.Add,
+        exp.Sub,
+        exp.Mul,
+        exp.Div,
+        exp.Mod,
+        exp.Neg,
+        exp.Abs,
+        exp.Case,
+        exp.If,
+        exp.Coalesce,
+        exp.Nullif,
+        exp.Cast,
+        exp.DataType,
+        exp.DataTypeParam,
+        exp.DPipe,
+        exp.Upper,
+        exp.Lower,
+        exp.Length,
+        exp.Count,
+        exp.Sum,
+        exp.Min,
+        exp.Max,
+        exp.Avg,
+        exp.Filter,
+        exp.RowNumber,
+        exp.Rank,
+        exp.DenseRank,
+        exp.Window,
+        exp.WindowSpec,
+        exp.Order,
+        exp.Ordered,
+        exp.Limit,
+        exp.Extract,
+    }
+)
+"""The expressions of sqlglot that mean the same."""
+_NUMBERS: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_TYPES: Final = frozenset({*_NUMBERS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"})
+_INTEGERS: Final = "('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT')"
+_TIMES: Final = ("TO_TIMESTAMP_LTZ",)
+_US_OF_DIGITS: Final = {"0": 1_000_000, "3": 1_000}
+DIVIDED: Final = "flink_divided"
+AVERAGE: Final = "flink_average"
+MACROS: Final = (
+    f"CREATE MACRO {DIVIDED}(a, b) AS CASE WHEN typeof(a) IN {_INTEGERS} AND typeof(b) IN {_INTEGERS}"
+    " THEN trunc(a / b) ELSE a / b END",
+    f"CREATE MACRO {AVERAGE}(a) AS CASE WHEN typeof(any_value(a)) IN {_INTEGERS} THEN trunc(avg(a))"
+    " ELSE avg(a) END",
+)
+
+
+class Flink(Dialect):
+    """As much of Flink's SQL as is read here."""
+
+    class Tokenizer(tokens.Tokenizer):
+        """Names are quoted by backticks."""
+
+        IDENTIFIERS: ClassVar = ["`"]
+        QUOTES: ClassVar = ["'"]
+
+
+class Translated:
+    """A statement in the words of DuckDB.
+
+    Args:
+        text: the statement.
+        first_view: the number of the first view that it may need.
+    """
+
+    def __init__(self, text: str, first_view: int = 0) -> None:
+        text, found = without_windows(text, first_view)
+        self.views: list[WindowView] = found
+        try:
+            tree = parse_one(text, dialect=Flink)
+        except SqlglotError:
+            raise Untranslatable("a statement that sqlglot does not read") from None
+        for node in tree.walk():
+            _check(node)
+        self.tree: exp.Expr = tree.transform(_changed)
+
+    def query(self) -> str:
+        """Return the query of an INSERT or of a view."""
+        query = self.tree.args.get("expression")
+        if not isinstance(query, exp.Query):
+            raise Untranslatable("a statement without a query")
+        return query.sql("duckdb")
+
+    def target(self) -> tuple[str, list[str]]:
+        """Return which table or view a statement fills, and the columns that it names."""
+        this = self.tree.this
+        columns = [each.name for each in this.expressions] if isinstance(this, exp.Schema) else []
+        table = this.this if isinstance(this, exp.Schema) else this
+        return table.name, columns
+
+
+def translated_expression(text: str) -> str:
+    """Return an expression in the words of DuckDB. Raises Untranslatable."""
+    return (
+        Translated(f"INSERT INTO t SELECT {text} AS value FROM t")
+        .query()
+        .partition("SELECT ")[2]
+        .rpartition(" AS value FROM")[0]
+    )
+
+
+def _check(node: exp.Expr) -> None:
+    match node:
+        case exp.Anonymous() if node.name.upper() not in _TIMES:
+            raise Untranslatable(f"the function {node.name}")
+        case exp.Cast() if str(node.to.this.value).upper() not in _TYPES:
+            raise Untranslatable(f"a cast to {node.to.sql()}")
+        case exp.Table() if node.args.get("version") is not None:
+            raise Untranslatable("a temporal join")
+        case exp.Limit() if not node.parent or node.parent.args.get("order") is None:
+            raise Untranslatable("LIMIT without an order")
+    if type(node) not in _KNOWN:
+        raise Untranslatable(f"{node.sql()[:40]!r}")
+
+
+def _changed(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Div):
+        return exp.Anonymous(
+            this=DIVIDED, expressions=[node.left.transform(_changed), node.right.transform(_changed)]
+        )
+    if isinstance(node, exp.Avg):
+        return exp.Anonymous(this=AVERAGE, expressions=[node.this.transform(_changed)])
+    if isinstance(node, exp.Cast) and str(node.to.this.value).upper() in _NUMBERS:
+        return exp.Cast(
+            this=exp.Anonymous(this="trunc", expressions=[node.this.transform(_changed)]), to=node.to
+        )
+    if isinstance(node, exp.Anonymous) and node.name.upper() in _TIMES:
+        return _time_of(node)
+    if isinstance(node, exp.Select) and not node.args.get("group") and _aggregates(node):
+        some = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
+        node.having(some, copy=False)
+    return node
+
+
+def _time_of(call: exp.Anonymous) -> exp.Expr:
+    """Return the time of a number of seconds or milliseconds."""
+    arguments = call.expressions
+    digits = arguments[1].name if len(arguments) > 1 else "3"
+    if digits not in _US_OF_DIGITS:
+        raise Untranslatable(f"the function {call.sql()[:40]}")
+    scale = exp.Literal.number(_US_OF_DIGITS[digits])
+    value = exp.Mul(this=exp.Paren(this=arguments[0].transform(_changed)), expression=scale)
+    return exp.Anonymous(this="make_timestamp", expressions=[value])
+
+
+def _aggregates(select: exp.Select) -> bool:
+    """Return whether a SELECT without GROUP BY makes one row of all."""
+    return any(
+        isinstance(node, exp.AggFunc) and not _is_within(node, exp.Window, select)
+        for expression in select.expressions
+        for node in expression.walk(prune=_is_query)
+    )
+
+
+def _is_query(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Query)
+
+
+def _is_within(node: exp.Expr, kind: type[exp.Expr], end: exp.Expr) -> bool:
+    above = node.parent
+    while above is not None and above is not end:
+        if isinstance(above, kind):
+            return True
+        above = above.parent
+    return False

@@ -1,0 +1,331 @@
+"""The rows of a script's tables, drawn from their types or taken from a sample.
+
+Rules:
+
+- Few distinct values, so keys meet; NULL where a column may be; rows that come twice.
+- Event times advance by steps of the plan's own windows and intervals and by less, and some lie exactly at
+  such a boundary or next to it. Rows are out of order as far as the watermark allows.
+- If a plan drops late rows, none is late: each is ahead of the watermark of all before it in its split. What
+  is late depends on the order of arrival, and a restore sets watermarks back.
+- A table that sends changes has a current row for each key: it is inserted, updated and deleted. All changes
+  of a key are in one split, in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
+from random import Random
+from typing import Any, Final
+
+from onceproof.engine.table.expressions.registry import compile_expression
+from onceproof.engine.table.operators import Moment
+from onceproof.engine.table.plans import Node, Plan
+from onceproof.engine.table.table_settings import TableSettings
+from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
+from onceproof.engine.table.values import (
+    DELETE,
+    INSERT,
+    NANOS_PER_DAY,
+    NANOS_PER_MS,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Change,
+    Row,
+    timestamp_text,
+)
+from onceproof.harness.model.chance import Chance
+from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.model.split_names import split_name
+from onceproof.harness.scripts.sql.sql_ends import SourceTable
+
+FIRST_MS: Final = 1_704_067_200_000
+"""Where event time begins: midnight of 2024-01-01."""
+_NULL: Final = 0.1
+_WORDS: Final = ("ada", "bob", "cy", "dora")
+_MOST_ROWS: Final = 30
+_STEPS_MS: Final = (0, 0, 1, 1000, 7000)
+_DURATION: Final = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?")
+_DROPS: Final = ("window", "over", "match", "temporal", "interval", "sort")
+"""In the types of the nodes that drop late rows, or clear what they would meet."""
+_TIMESTAMPS: Final = ("TIMESTAMP", "TIMESTAMP_LTZ")
+
+
+def drops_late_rows(plan: Plan) -> bool:
+    """Return whether it matters to a plan that a row is late."""
+    return any(part in node.type for node in plan.nodes for part in _DROPS) or any(
+        node.attributes.get("isRowtime") for node in plan.nodes
+    )
+
+
+def durations_of(plan: Plan) -> list[int]:
+    """Return the lengths of the windows and intervals of a plan in milliseconds, in order."""
+    found: set[int] = set()
+    for node in plan.nodes:
+        found.update(_durations_in(node))
+    return sorted(each for each in found if each > 0)
+
+
+def _durations_in(node: Node) -> Iterator[int]:
+    waiting: list[Any] = [node.attributes]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Mapping):
+            for key in ("leftLowerBound", "leftUpperBound"):
+                if isinstance(bound := value.get(key), int):
+                    yield abs(bound)
+            if "INTERVAL" in str(value.get("type")) and str(value.get("value", "")).isdigit():
+                yield int(value["value"])
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+            hours, minutes, seconds = [float(each or 0) for each in match.groups()]
+            yield round(((hours * 60 + minutes) * 60 + seconds) * 1000)
+
+
+class RowDrawer:
+    """Draws the changes of one table.
+
+    Args:
+        table: the table.
+        settings: those of the session.
+        durations: those of the plan.
+        stays_on_time: whether no row may be late.
+        sample: rows of the user's to take values from.
+    """
+
+    def __init__(
+        self,
+        table: SourceTable,
+        settings: TableSettings,
+        durations: Sequence[int],
+        stays_on_time: bool,
+        sample: Sequence[Row] = (),
+    ) -> None:
+        self.table = table
+        self.never_null: set[int] = set()
+        """Columns in which a NULL fails the job."""
+        self._types = table.end.type.types
+        self._key = table.end.primary_key
+        self._durations, self._stays_on_time = durations, stays_on_time
+        self._sample = sample
+        self._time_column: int | None = None
+        self._rowtime: Callable[[Row], Any] = _no_time
+        self._watermark: Callable[[Row], Any] = _no_time
+        self.origin = "rows drawn from the types of its columns"
+        """Where they come from."""
+        if table.watermark is not None:
+            scope = settings.scope(Moment())
+            self._rowtime = compile_expression(table.rowtime, scope)
+            self._watermark = compile_expression(table.watermark, scope)
+            self._time_column = next(_columns_in(table.rowtime), None)
+
+    @property
+    def nullable_columns(self) -> list[int]:
+        """The columns that may be NULL."""
+        return [
+            column
+            for column, kind in enumerate(self._types)
+            if kind.nullable and column not in self._key and column != self._time_column
+        ]
+
+    def splits(self, random: Random, nulls: Collection[int] | None = None) -> dict[str, list[InputRecord]]:
+        """Draw the splits of the table.
+
+        Args:
+            nulls: the columns that have NULLs; None: all that may.
+        """
+        chance = Chance(random)
+        columns = self.nullable_columns if nulls is None else nulls
+        allowed = frozenset(columns) - self.never_null
+        count = chance.weighted(((1, 4), (2, 4), (3, 2)))
+        rows = self._rows(chance, allowed)
+        found: list[list[Change]] = [[] for _ in range(count)]
+        if self.table.is_changing:
+            self._change(chance, rows, found)
+        else:
+            for row in rows:
+                chance.choice(found).append((INSERT, row))
+            if self._stays_on_time:
+                found = [self._on_time(own) for own in found]
+        return {
+            split_name(self.table.name, number): [
+                (self._timestamp(change[1], place), self.table.held(change))
+                for place, change in enumerate(own)
+            ]
+            for number, own in enumerate(found)
+        }
+
+    def _rows(self, chance: Chance, nulls: frozenset[int]) -> list[Row]:
+        """Draw rows in the order of arrival."""
+        if self._sample:
+            begin = chance.integer(0, max(0, len(self._sample) - _MOST_ROWS))
+            taken = list(self._sample[begin : begin + _MOST_ROWS])
+            return [each for each in taken for _ in range(chance.weighted(((1, 6), (2, 1))))]
+        rows: list[Row] = []
+        time_ms = FIRST_MS
+        for _ in range(chance.weighted(((0, 1), (3, 1), (12, 3), (20, 3), (_MOST_ROWS, 2)))):
+            time_ms += self._step(chance)
+            at_ms = self._near(chance, time_ms)
+            if rows and chance.chance(0.1):
+                rows.append(chance.choice(rows[-3:]))
+            else:
+                rows.append(self._row(chance, at_ms, nulls))
+        return rows
+
+    def _step(self, chance: Chance) -> int:
+        longest = self._durations[-1] if self._durations else 60_000
+        return chance.choice((*_STEPS_MS, longest // 7, longest // 3, longest))
+
+    def _near(self, chance: Chance, time_ms: int) -> int:
+        """Return a time, one at a boundary near it, or one before it."""
+        kind, number = chance.unit(), chance.integer(-1, 1)
+        duration = chance.choice(self._durations) if self._durations else 10_000
+        if kind < 0.3:
+            return time_ms - time_ms % duration + number
+        if kind < 0.6:
+            return time_ms - int(chance.unit() * duration)
+        return time_ms
+
+    def _row(self, chance: Chance, at_ms: int, nulls: frozenset[int]) -> Row:
+        row = []
+        for column, kind in enumerate(self._types):
+            is_null = chance.chance(_NULL) and column in nulls
+            value = (
+                time_value(kind, at_ms)
+                if column == self._time_column or kind.root in _TIMESTAMPS
+                else drawn_value(chance, kind)
+            )
+            row.append(None if is_null else value)
+        return tuple(row)
+
+    def _on_time(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes without those that are behind the watermark of all before them."""
+        kept: list[Change] = []
+        highest: int | None = None
+        for change in changes:
+            time = self._rowtime(change[1])
+            if self._time_column is not None and (
+                time is None or (highest is not None and time // NANOS_PER_MS <= highest)
+            ):
+                continue
+            kept.append(change)
+            watermark = self._watermark(change[1])
+            if watermark is not None:
+                highest = max(watermark // NANOS_PER_MS, highest or 0)
+        return kept
+
+    def _change(self, chance: Chance, rows: Sequence[Row], found: list[list[Change]]) -> None:
+        """Make changes of rows: an insert, an update of the row with the key, or its deletion."""
+        is_retract = self.table.mode == "retract"
+        there: dict[Row, Row] = {}
+        for number, row in enumerate(rows):
+            key = tuple([row[column] for column in self._key]) if self._key else (number,)
+            split = found[sum(map(ord, repr(key))) % len(found)]
+            before = there.get(key)
+            if chance.chance(0.25) and there and not self._key:
+                key = chance.choice(tuple(there))
+                split = found[sum(map(ord, repr(key))) % len(found)]
+                split.append((DELETE, there.pop(key)))
+            elif before is None:
+                there[key] = row
+                split.append((INSERT, row))
+            elif chance.chance(0.3):
+                split.append((DELETE, there.pop(key)))
+            else:
+                if is_retract:
+                    split.append((UPDATE_BEFORE, before))
+                there[key] = row
+                split.append((UPDATE_AFTER, row))
+
+    def _timestamp(self, row: Row, place: int) -> int:
+        time = self._rowtime(row)
+        return place if time is None else int(time // NANOS_PER_MS)
+
+
+def rows_left(changes: Sequence[Change], mode: str, key: Sequence[int]) -> list[Row] | None:
+    """Return the rows that the changes of a split leave; None where no table has such changes.
+
+    Args:
+        mode: which changes the table sends: append, upsert or retract.
+        key: its primary key.
+    """
+    there: dict[Row, list[Row]] = {}
+    updated: Row | None = None
+    for kind, row in changes:
+        identity = tuple([row[column] for column in key]) if key else () if mode == "append" else row
+        same = there.setdefault(identity, [])
+        if updated is not None and (kind != UPDATE_AFTER or identity != updated):
+            return None
+        if kind == UPDATE_AFTER and mode == "retract" and updated is None:
+            return None
+        updated = None
+        if kind in (UPDATE_BEFORE, DELETE):
+            if not same or (mode == "retract" and row not in same):
+                return None
+            same.remove(row if row in same else same[0])
+            updated = identity if kind == UPDATE_BEFORE else None
+        elif mode != "append" and key and same:
+            if mode == "retract":
+                return None
+            same[:] = [row]
+        else:
+            same.append(row)
+    return None if updated is not None else [row for own in there.values() for row in own]
+
+
+def _no_time(row: Row) -> None:
+    return None
+
+
+def _columns_in(expression: Any) -> Iterator[int]:
+    """Yield the columns that an expression reads."""
+    if isinstance(expression, Mapping):
+        if expression.get("kind") == "INPUT_REF":
+            yield expression["inputIndex"]
+        for value in expression.values():
+            yield from _columns_in(value)
+    elif isinstance(expression, list):
+        for value in expression:
+            yield from _columns_in(value)
+
+
+def time_value(kind: LogicalType, at_ms: int) -> Any:
+    """Return a time in a column of some type."""
+    if kind.root in TEXTS:
+        return timestamp_text(at_ms * NANOS_PER_MS, 3, " ")
+    return at_ms * NANOS_PER_MS if kind.root in _TIMESTAMPS else at_ms
+
+
+def drawn_value(chance: Chance, kind: LogicalType) -> Any:
+    """Draw a value of a type, one of few."""
+    number = chance.integer(0, 4)
+    root = kind.root
+    if root in TEXTS:
+        return _WORDS[number % len(_WORDS)][: kind.precision]
+    if root in INTEGERS:
+        return number
+    if root == "ARRAY":
+        return tuple([drawn_value(chance, kind.element) for _ in range(number % 3)])
+    if root == "MAP":
+        pairs = [[drawn_value(chance, each) for each in kind.arguments] for _ in range(number % 3)]
+        return tuple(dict(pairs).items())
+    if root in ("ROW", "STRUCTURED"):
+        return tuple([drawn_value(chance, each) for each in kind.types])
+    return _VALUES[root](number, kind) if root in _VALUES else None
+
+
+_VALUES: Final[Mapping[str, Callable[[int, LogicalType], Any]]] = {
+    "BOOLEAN": lambda number, kind: number % 2 == 0,
+    "FLOAT": lambda number, kind: number / 4,
+    "DOUBLE": lambda number, kind: number / 4,
+    "DECIMAL": lambda number, kind: Decimal(number * 25).scaleb(-2).quantize(Decimal(1).scaleb(-kind.scale)),
+    "DATE": lambda number, kind: FIRST_MS * NANOS_PER_MS // NANOS_PER_DAY + number,
+    "TIME": lambda number, kind: number * 3_600_000,
+    "BINARY": lambda number, kind: bytes([number]),
+    "VARBINARY": lambda number, kind: bytes([number]),
+    "INTERVAL_MS": lambda number, kind: number * 1000,
+    "INTERVAL_MONTHS": lambda number, kind: number,
+}

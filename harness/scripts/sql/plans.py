@@ -1,0 +1,148 @@
+"""The plan of a script: asked of Flink's planner once, and kept.
+
+Rules:
+
+- A plan is kept under a digest of the statements, the options and Flink's version, in the cache of the user.
+  Then neither Flink nor Java is needed: workers, replays and other commands read it.
+- A kept plan may stand beside its script, as ``revenue.plan.json`` of ``revenue.sql``, so that a machine
+  without Flink has it. It counts if its digest is that of the script.
+- A file of JSON is a compiled plan itself, and is taken as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from onceproof.engine.table.planner.planner_process import (
+    Planner,
+    PlannerBroken,
+    PlanningFailed,
+    PlanRequest,
+    renumbered,
+)
+from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan, read_plan
+from onceproof.harness.model.family import FamilyError
+from onceproof.harness.scripts.sql.statements import Statements, read_statements
+from onceproof.harness.services.service import ServiceError, user_cache
+from onceproof.harness.systems.flink.home import VERSION
+from onceproof.harness.systems.flink.planner import find_planner
+from onceproof.harness.systems.flink.sql_script import SqlScriptError
+
+PLAN_SUFFIX: Final = ".plan.json"
+_FOLDER: Final = "sql-plans"
+
+
+class KeptPlan(msgspec.Struct, frozen=True):
+    """What a file of a kept plan holds."""
+
+    digest: str
+    flink: str
+    plan: dict[str, Any]
+
+
+class PlannedScript(msgspec.Struct, frozen=True):
+    """A script with its plan."""
+
+    statements: Statements | None
+    """None: a plan was given without them."""
+    plan: Plan
+    place: Path
+    """Where the plan is kept."""
+
+
+def plan_of(path: Path) -> PlannedScript:
+    """Return the plan of a script, or of a file that holds one. Raises FamilyError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FamilyError(f"{path}: cannot be read: {error}") from None
+    if path.suffix == ".json":
+        return PlannedScript(None, _read(path, _as_json(path, text)), path)
+    try:
+        statements = read_statements(text)
+    except SqlScriptError as error:
+        raise FamilyError(f"{path}: {error}") from None
+    digest = digest_of(statements)
+    kept = user_cache() / _FOLDER / f"{digest}.json"
+    for place in (path.with_suffix(PLAN_SUFFIX), kept):
+        found = _kept(place)
+        if found is not None and found.digest == digest:
+            return PlannedScript(statements, _read(path, found.plan), place)
+    plan = _asked(path, statements)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    writing = kept.with_name(f"{kept.name}.new")
+    writing.write_bytes(msgspec.json.format(msgspec.json.encode(KeptPlan(digest, VERSION, plan)), indent=1))
+    writing.replace(kept)
+    return PlannedScript(statements, _read(path, plan), kept)
+
+
+def digest_of(statements: Statements) -> str:
+    """Return another text for other statements, options or another version."""
+    texts = [[each.text for each in part] for part in (statements.ddl, statements.inserts)]
+    content = msgspec.json.encode([VERSION, sorted(statements.options.items()), texts])
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _kept(place: Path) -> KeptPlan | None:
+    try:
+        return msgspec.json.decode(place.read_bytes(), type=KeptPlan)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _as_json(path: Path, text: str) -> dict[str, Any]:
+    try:
+        plan = msgspec.json.decode(text, type=dict[str, Any])
+        return renumbered(plan.get("plan", plan))
+    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        raise FamilyError(f"{path}: it is no compiled plan: {error}") from None
+
+
+def _read(path: Path, plan: Mapping[str, Any]) -> Plan:
+    try:
+        return read_plan(plan)
+    except (UnsupportedPlan, InvalidPlan) as error:
+        raise FamilyError(f"{path}: {error}") from None
+
+
+def _asked(path: Path, statements: Statements) -> dict[str, Any]:
+    """Ask the planner. Raises FamilyError with its words and the line of the statement."""
+    ddl = [each.text for each in statements.ddl]
+    inserts = [each.text for each in statements.inserts]
+    try:
+        with Planner(find_planner()) as planner:
+            request = PlanRequest(ddl=ddl, options=statements.options, statements=inserts)
+            try:
+                plan: dict[str, Any] = planner.plan(request)["plan"]
+                return plan
+            except PlanningFailed as error:
+                place = _line_of(planner, statements)
+                raise FamilyError(f"{path}:{place}: {' '.join(str(error).split())}") from None
+    except (ServiceError, PlannerBroken) as error:
+        raise FamilyError(f"{path}: its plan is not kept, and cannot be made: {error}") from None
+
+
+def _line_of(planner: Planner, statements: Statements) -> int:
+    """Return the line of the first statement that the planner refuses."""
+    before: list[str] = []
+    for each in statements.ddl:
+        before.append(each.text)
+        if _is_refused(planner, PlanRequest(ddl=before, options=statements.options, statement="SHOW TABLES")):
+            return each.line
+    for each in statements.inserts:
+        if _is_refused(planner, PlanRequest(ddl=before, options=statements.options, statements=[each.text])):
+            return each.line
+    return statements.inserts[0].line
+
+
+def _is_refused(planner: Planner, request: PlanRequest) -> bool:
+    try:
+        planner.plan(request)
+    except PlanningFailed:
+        return True
+    return False

@@ -1,0 +1,184 @@
+"""The ends of a script's job: a log of changes for each source, an exactly-once sink for each sink.
+
+Rules:
+
+- A scenario holds a change as a tuple of plain cells, behind its kind where a table sends more than INSERTs.
+- A row leaves as ``(kind, *cells)`` (`changelog.py`). Numbers come from keyed state of the job, so they are
+  restored with it, and what is written twice has the same number twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
+from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.table.operators import KEY_TYPE, key_selector
+from onceproof.engine.table.plans import Plan
+from onceproof.engine.table.table_ends import TableEnd, sink_end, source_end
+from onceproof.engine.table.types import LogicalType
+from onceproof.engine.table.values import KIND_OF, KINDS, Change, decoder, encoder
+from onceproof.engine.types import Types
+from onceproof.harness.model.scenario import RecordValue
+from onceproof.harness.scripts.records import Pool, PooledSource
+from onceproof.harness.scripts.sql.changelog import Sink
+
+if TYPE_CHECKING:
+    from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
+    from onceproof.engine.watermarks.strategy import WatermarkStrategy
+    from onceproof.harness.model.family import JobIO
+
+_NESTED: Final = frozenset({"ARRAY", "MAP", "MULTISET", "ROW", "STRUCTURED"})
+_INSERTS: Final = (0,)
+
+
+class SourceTable:
+    """A table that a plan reads.
+
+    Args:
+        end: what the plan says of it.
+        rowtime: the expression of its event time, if it has one.
+        watermark: that of its watermark.
+    """
+
+    def __init__(self, end: TableEnd, rowtime: Any = None, watermark: Any = None) -> None:
+        self.end, self.rowtime, self.watermark = end, rowtime, watermark
+        self.name = end.name
+        self.mode = end.options.get("mode", "append")
+        """append, upsert or retract: which changes it sends."""
+        self._decoders = [_cell_decoder(kind) for kind in end.type.types]
+        self._encoders = [_cell_encoder(kind) for kind in end.type.types]
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether it sends more than INSERTs."""
+        return self.mode != "append"
+
+    def change_of(self, held: Any) -> Change:
+        """Return the change that a scenario holds."""
+        kind, cells = (held[0], held[1:]) if self.is_changing else (KINDS[0], held)
+        return KIND_OF[kind], tuple(
+            [decode(cell) for decode, cell in zip(self._decoders, cells, strict=True)]
+        )
+
+    def held(self, change: Change) -> RecordValue:
+        """Return a change as a scenario holds it."""
+        cells = tuple([encode(cell) for encode, cell in zip(self._encoders, change[1], strict=True)])
+        return (KINDS[change[0]], *cells) if self.is_changing else cells
+
+
+class SinkTable:
+    """A table that a plan writes."""
+
+    def __init__(self, end: TableEnd, tag: str | None) -> None:
+        self.end = end
+        is_by_key = bool(end.primary_key) and end.options.get("sink-mode") == "upsert"
+        is_numbered = is_by_key or end.changes != _INSERTS
+        self.sink = Sink(end.name, tag, end.primary_key if is_by_key else None, is_numbered)
+        self._encoders = [_cell_encoder(kind) for kind in end.type.types]
+
+    def cells(self, row: Iterable[Any]) -> tuple[Any, ...]:
+        """Return the values of a row as plain data."""
+        return tuple([encode(value) for encode, value in zip(self._encoders, row, strict=True)])
+
+    def written(self, change: Change, number: Sequence[int] = ()) -> tuple[Any, ...]:
+        """Return a change as a row of the run."""
+        return self.sink.written((KINDS[change[0]], *self.cells(change[1]), *number))
+
+
+def sources_of(plan: Plan) -> dict[str, SourceTable]:
+    """Return the tables that a plan reads, by name."""
+    found: dict[str, SourceTable] = {}
+    for node in plan.nodes:
+        if node.type == "table-source-scan":
+            abilities = node.attributes["scanTableSource"].get("abilities", ())
+            pushed: Mapping[str, Any] = next((each for each in abilities if "watermarkExpr" in each), {})
+            end = source_end(node)
+            table = SourceTable(end, pushed.get("rowtimeExpr"), pushed.get("watermarkExpr"))
+            found.setdefault(end.name, table)
+    return found
+
+
+def sinks_of(plan: Plan) -> dict[str, SinkTable]:
+    """Return the tables that a plan writes, by name."""
+    ends = {end.name: end for node in plan.nodes if node.type == "sink" for end in (sink_end(node),)}
+    return {name: SinkTable(end, name if len(ends) > 1 else None) for name, end in ends.items()}
+
+
+class ScriptTables:
+    """Puts the ends of a system to a plan.
+
+    Args:
+        io: the ends of the system.
+        sources: the tables that are read.
+        sinks: those that are written.
+    """
+
+    def __init__(self, io: JobIO, sources: dict[str, SourceTable], sinks: dict[str, SinkTable]) -> None:
+        self._io, self._sources, self._sinks = io, sources, sinks
+        self._scanned: dict[str, int] = {}
+
+    def scan(
+        self, environment: StreamExecutionEnvironment, table: TableEnd, watermarks: WatermarkStrategy | None
+    ) -> DataStream:
+        """Read the splits of a table."""
+        number = self._scanned[table.name] = self._scanned.get(table.name, 0) + 1
+        name = table.name if number == 1 else f"{table.name}-{number}"
+        pool = Pool((), (), self._sources[table.name].change_of, False)
+        source = PooledSource(self._io.source(name), table.name, pool, None)
+        return environment.from_source(source, watermarks, name).uid(f"source-{name}")
+
+    def sink(self, stream: DataStream, table: TableEnd) -> None:
+        """Write changes as rows."""
+        end = self._sinks[table.name]
+        if end.sink.is_numbered:
+            columns = end.sink.key or tuple(range(len(end.end.type.fields)))
+            numbered = stream.key_by(key_selector(columns), KEY_TYPE).process(Numbered(end))
+            rows = numbered.name(f"changes-{table.name}").uid(f"changes-{table.name}")
+        else:
+            rows = stream.map(partial(_written, end)).name(f"rows-{table.name}").uid(f"rows-{table.name}")
+        sink = rows.add_sink(self._io.sink(table.name))
+        sink.name(f"sink-{table.name}").uid(f"sink-{table.name}")
+
+
+def _written(end: SinkTable, change: Change) -> tuple[Any, ...]:
+    return end.written(change)
+
+
+class Numbered(KeyedProcessFunction):
+    """Numbers the changes of a key."""
+
+    def __init__(self, end: SinkTable) -> None:
+        self._end = end
+
+    def open(self, context: RuntimeContext) -> None:
+        self._count = context.get_state(ValueStateDescriptor("changes", Types.LONG()))
+
+    def process_element(self, value: Change, context: Any) -> Iterable[tuple[Any, ...]]:
+        number = (self._count.value() or 0) + 1
+        self._count.update(number)
+        yield self._end.written(value, (number,))
+
+
+def _cell_decoder(kind: LogicalType) -> Callable[[Any], Any]:
+    decode = decoder(kind)
+    if kind.root not in _NESTED:
+        return decode
+    return lambda cell: None if cell is None else decode(json.loads(cell))
+
+
+def _cell_encoder(kind: LogicalType) -> Callable[[Any], Any]:
+    encode = encoder(kind)
+    if kind.root in _NESTED:
+        return lambda value: None if value is None else json.dumps(encode(value))
+    if kind.root in ("FLOAT", "DOUBLE"):
+        return lambda value: None if value is None else _rounded(encode(value))
+    return encode
+
+
+def _rounded(value: float | str) -> float | str:
+    """Return a number without the digits in which sums in another order differ."""
+    return float(f"{value:.9g}") if isinstance(value, float) else value

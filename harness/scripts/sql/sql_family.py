@@ -1,0 +1,286 @@
+"""A script of Flink SQL as a family: the job is its plan, the oracle the statements themselves in batch.
+
+Rules:
+
+- Judged are the final table of each sink and the soundness of its changelog (`changelog.py`). Which changes
+  lead to the table depends on the order of arrival, so they are not compared.
+- The table is that of DuckDB over all rows at once (`batch.py`); where the statements have no exact
+  translation, that of the run without faults, as for a program of PyFlink. ``judge`` says which.
+- Where they differ and runs without faults differ among themselves, the records do not determine the table,
+  and it is not judged. A changelog must be sound where that of the calm run is.
+- State with a time to live may be gone after the clock was set: then nothing is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from onceproof.engine.extras import SQL, require
+from onceproof.engine.graph import PartitionerKind
+from onceproof.engine.table.plans import UnsupportedPlan
+from onceproof.engine.table.table_settings import TableSettings
+from onceproof.engine.table.translation import translate
+from onceproof.engine.table.values import Row
+from onceproof.harness.model.family import (
+    Declared,
+    FamilyError,
+    FamilyOptions,
+    JobIO,
+    Records,
+    Rows,
+    Vertices,
+    Workload,
+)
+from onceproof.harness.model.family_places import check_samples, said_of, script_name
+from onceproof.harness.model.scenario import InputRecord
+from onceproof.harness.model.split_names import source_of
+from onceproof.harness.model.step_limits import STEPS_PER_RECORD
+from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
+from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
+from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, drops_late_rows, durations_of, rows_left
+from onceproof.harness.scripts.sql.plans import plan_of
+from onceproof.harness.scripts.sql.samples import sampled_rows
+from onceproof.harness.scripts.sql.sql_ends import ScriptTables, sinks_of, sources_of
+from onceproof.harness.systems.simulation.world import World
+from onceproof.reports.text import counted
+
+if TYPE_CHECKING:
+    from onceproof.engine.api.datastream import StreamExecutionEnvironment
+    from onceproof.harness.scripts.sql.batch import Batch
+
+_SIZES: Final = (2, 3)
+_TTL: Final = "table.exec.state.ttl"
+_ZONE: Final = "table.local-time-zone"
+_MOST_KEPT: Final = 500
+_TRIALS: Final = 3
+"""How many workloads are tried to find out whether the job takes them."""
+
+Tables = Mapping[str, RowCounts]
+"""By sink, the rows of its table."""
+
+
+class SqlFamily:
+    """The job of a script.
+
+    Args:
+        path: the file: a script, or the plan of one.
+        said: what its address says of it behind the question mark.
+    """
+
+    generator_version = 1
+    record_schema = row_schema = oracle_sql = ""
+
+    def __init__(self, path: Path, said: str = "") -> None:
+        self.path, self.said = path, said
+        self.oracle_file = str(path)
+        address = said_of(path, said)
+        self.name = script_name(path, address.job)
+        self._planned = plan_of(path)
+        plan, statements = self._planned.plan, self._planned.statements
+        self.sources, self.sinks = sources_of(plan), sinks_of(plan)
+        options = {} if statements is None else statements.options
+        self._settings = TableSettings({_ZONE: "UTC", **options})
+        self._expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
+        check_samples(path, address.samples, list(self.sources))
+        self._drawers = self._make_drawers(address.samples)
+        self._calm = CalmRuns(self)
+        self._batch, self._reason = self._find_batch()
+        self._answers: dict[tuple[object, ...], Tables | None] = {}
+        self._look_at_graph()
+        self._look_at_calm_runs()
+
+    # The members of a family.
+
+    @cached_property
+    def options(self) -> FamilyOptions:
+        """What follows from the job."""
+        return FamilyOptions(
+            declares=True,
+            settles=True,
+            fan_out=self._fan_out,
+            barriers="aligned" if self._has_forward_edges else None,
+        )
+
+    def generate(self, random: Random) -> Workload:
+        """Draw rows for each table that the job reads."""
+        return Workload(self._draw(random))
+
+    def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
+        """Make the job of the plan, with the ends of the harness."""
+        translate(self._planned.plan, ScriptTables(io, self.sources, self.sinks), env, self._settings)
+
+    def expected(self, records: Records, declared: Declared) -> Rows:
+        """Return the changes that should be there; of a part of the input, those that are."""
+        if not declared.is_whole or (self._expires and declared.sets_clocks):
+            return declared.rows
+        tables = self._tables(records)
+        changes = self._by_sink(declared.rows)
+        if tables is None or all(
+            is_right(sink.sink, changes[name], tables[name], True) for name, sink in self.sinks.items()
+        ):
+            return declared.rows
+        calm = self._calm.rows(records)
+        if calm is None:
+            return declared.rows
+        runs = [calm, *self._calm.variants(records, over_time=declared.sets_clocks)]
+        if any(self._final(run) != self._final(calm) for run in runs):
+            return declared.rows
+        of_calm = self._by_sink(calm.elements())
+        expected: list[Row] = []
+        for name, end in self.sinks.items():
+            is_sound = is_right(end.sink, of_calm[name], applied(end.sink, of_calm[name]).table, True)
+            rows = corrected(end.sink, changes[name], tables[name], is_sound)
+            expected += map(end.sink.written, rows)
+        return expected
+
+    def calm_rows(self, records: Records) -> RowCounts | None:
+        """Return the changes of the calm run; None if it fails."""
+        return self._calm.rows(records)
+
+    @property
+    def judge(self) -> str:
+        """Who says what should be there, as a sentence without its end."""
+        if self._batch is not None:
+            return "judged by the statements themselves in batch, executed by DuckDB"
+        return (
+            f"judged by its own runs without faults, as there is no exact translation of {self._reason}:"
+            " logic that is wrong without any fault is not seen"
+        )
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a user should know before the first verdict, one sentence each."""
+        for name, drawer in self._drawers.items():
+            never = ", ".join([drawer.table.end.type.names[column] for column in sorted(drawer.never_null)])
+            nulls = f"; a NULL in {never} fails the job, so there is none" if never else ""
+            yield f"source {name}: {drawer.origin}{nulls}"
+        for name, end in self.sinks.items():
+            what = "its table" if end.sink.key is None else "its table by key"
+            yield f"sink {name}: replaced by an exactly-once one; {what} and its changelog are judged"
+        yield f"plan: {self._planned.place}"
+        yield self.judge
+
+    # The tables that should be there.
+
+    def _tables(self, records: Records) -> Tables | None:
+        """Return what each sink should hold; None: it is not known."""
+        key = key_of(records)
+        if key not in self._answers:
+            if len(self._answers) >= _MOST_KEPT:
+                self._answers.clear()
+            self._answers[key] = self._computed(records)
+        return self._answers[key]
+
+    def _computed(self, records: Records) -> Tables | None:
+        rows = self._rows_at_end(records)
+        if rows is None:
+            return None
+        if self._batch is not None:
+            return self._batch.tables(rows)
+        calm = self._calm.rows(records)
+        return None if calm is None else self._final(calm)
+
+    def _rows_at_end(self, records: Records) -> dict[str, list[Row]] | None:
+        """Return the rows that the changes leave in each source; None where no table has such changes.
+
+        That happens where a record has been left out to make a scenario smaller.
+        """
+        found: dict[str, list[Row]] = {name: [] for name in self.sources}
+        for split, own in records.items():
+            table = self.sources[source_of(split)]
+            changes = [table.change_of(value) for _, value in own]
+            rows = rows_left(changes, table.mode, table.end.primary_key)
+            if rows is None:
+                return None
+            found[table.name] += rows
+        return found
+
+    def _final(self, rows: RowCounts) -> Tables:
+        """Return the tables to which the rows of a run come."""
+        changes = self._by_sink(rows.elements())
+        return {name: applied(end.sink, changes[name]).table for name, end in self.sinks.items()}
+
+    def _by_sink(self, rows: Any) -> dict[str, list[Row]]:
+        rows = list(rows)
+        return {name: list(end.sink.rows_of(rows)) for name, end in self.sinks.items()}
+
+    # What is found out before the first scenario.
+
+    def _make_drawers(self, samples: Mapping[str, Path]) -> dict[str, RowDrawer]:
+        plan = self._planned.plan
+        durations, stays = durations_of(plan), drops_late_rows(plan)
+        drawers = {}
+        for name, table in self.sources.items():
+            sample = sampled_rows(samples[name], table) if name in samples else ()
+            drawers[name] = RowDrawer(table, self._settings, durations, stays, sample)
+            if sample:
+                drawers[name].origin = f"{counted(len(sample), 'row')} of {samples[name].name}"
+        return drawers
+
+    def _draw(self, random: Random, nulls: Mapping[str, Sequence[int]] | None = None) -> Records:
+        found: dict[str, Sequence[InputRecord]] = {}
+        for name, drawer in self._drawers.items():
+            columns = None if nulls is None else nulls.get(name, ())
+            for split, own in drawer.splits(random, columns).items():
+                found[split] = tuple(own)
+        return found
+
+    def _find_batch(self) -> tuple[Batch | None, str]:
+        if self._planned.statements is None:
+            return None, "a plan without its statements"
+        require("the oracle of a script of SQL", SQL)
+        from onceproof.harness.scripts.sql.batch import Batch
+        from onceproof.harness.scripts.sql.windows import Untranslatable
+
+        try:
+            return Batch(self._planned.statements, self.sources, self.sinks), ""
+        except Untranslatable as reason:
+            return None, str(reason)
+
+    def _look_at_graph(self) -> None:
+        """Find out which vertices the job has. Raises FamilyError for what the engine lacks."""
+        calm = calm_scenario(self, {f"{name}.0": () for name in self.sources})
+        sizes: list[dict[str, int]] = []
+        try:
+            for size in _SIZES:
+                graph = World(self, replace(calm, parallelism=size)).job.build_graph()
+                sizes.append({vertex.name: vertex.parallelism for vertex in graph.vertices})
+        except UnsupportedPlan as error:
+            raise FamilyError(f"{self.path}: {error}") from None
+        vertices = sorted(graph.vertices, key=lambda vertex: not vertex.outputs)
+        self.tasks: Vertices = {
+            vertex.name: "keyed"
+            if [each.get(vertex.name) for each in sizes] == [*_SIZES]
+            else vertex.parallelism
+            for vertex in vertices
+        }
+        edges = {edge.partitioner.kind for vertex in vertices for edge in vertex.inputs}
+        self._has_forward_edges = bool(edges & {PartitionerKind.FORWARD, PartitionerKind.RESCALE})
+
+    def _look_at_calm_runs(self) -> None:
+        """Find out what the job takes. Raises FamilyError if it fails without a fault."""
+        records = self._draw(Random(0), {})
+        calm = calm_scenario(self, records)
+        history = World(self, calm).run()
+        if not has_finished(history):
+            raise FamilyError(
+                f"{self.path}: the job fails without a fault{error_in(history)}; give rows that it takes with"
+                f" --sample {next(iter(self.sources), 'TABLE')}=FILE"
+            )
+        idle = World(self, calm_scenario(self, dict.fromkeys(records, ()))).run().statistics.steps
+        usual = STEPS_PER_RECORD * max(1, calm.record_count())
+        self._fan_out = max(1, round((history.statistics.steps - idle) / usual))
+        for name, drawer in self._drawers.items():
+            if self._fails_with({name: drawer.nullable_columns}):
+                drawer.never_null = {
+                    column for column in drawer.nullable_columns if self._fails_with({name: [column]})
+                }
+
+    def _fails_with(self, nulls: Mapping[str, Sequence[int]]) -> bool:
+        """Return whether the job fails without a fault where some columns have NULLs."""
+        return any(self._calm.rows(self._draw(Random(seed), nulls)) is None for seed in range(_TRIALS))

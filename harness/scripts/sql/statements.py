@@ -1,0 +1,115 @@
+"""The statements of a script of Flink SQL, as the planner gets them.
+
+Rules:
+
+- The ends are the harness's, so each connector becomes one that only declares which changes it sends or
+  takes. These follow from connector and format; a connector that is not known appends, and takes any change.
+- Watermarks are made in the source, one for each split, as Kafka's source makes them.
+- SET becomes an option of the session. What the scenario decides is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from onceproof.harness.systems.flink.sql_script import SqlScriptError, numbered_statements
+
+_SET: Final = re.compile(r"SET\s+'?([\w.-]+)'?\s*=\s*'?(.*?)'?\s*", re.IGNORECASE | re.DOTALL)
+_INSERT: Final = re.compile(r"INSERT\s+(INTO|OVERWRITE)\s", re.IGNORECASE)
+_TABLE: Final = re.compile(
+    r"CREATE\s+(TEMPORARY\s+)?TABLE\s+(IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.`]+)", re.IGNORECASE
+)
+_WITH: Final = re.compile(r"\)\s*(?P<with>WITH\s*\()", re.IGNORECASE)
+_OPTION: Final = re.compile(r"'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'")
+_KEY: Final = re.compile(r"\bPRIMARY\s+KEY\b", re.IGNORECASE)
+_OF_SCENARIOS: Final = ("parallelism.default", "execution.checkpointing.", "state.", "restart-strategy.")
+_MODE: Final = "execution.runtime-mode"
+_CHANGELOGS: Final = ("debezium", "canal", "maxwell", "ogg", "changelog")
+"""In the names of formats that hold every kind of change."""
+_BY_KEY: Final = ("jdbc", "mongodb", "elasticsearch", "opensearch", "hbase")
+"""In the names of connectors that write by key where the table has one."""
+_APPENDS: Final = ("kafka", "filesystem", "kinesis", "pulsar", "firehose")
+DECLARED: Final = "vec"
+"""The connector of the planner's own tables."""
+
+
+class Statement(Struct, frozen=True):
+    """A statement of a script."""
+
+    line: int
+    text: str
+
+
+class Statements(Struct, frozen=True):
+    """A script, taken apart."""
+
+    options: Mapping[str, str]
+    """What it sets for the session."""
+    ddl: tuple[Statement, ...]
+    """With connectors that only declare."""
+    inserts: tuple[Statement, ...]
+
+
+def read_statements(text: str) -> Statements:
+    """Return the statements of a script. Raises SqlScriptError."""
+    options: dict[str, str] = {}
+    ddl: list[Statement] = []
+    inserts: list[Statement] = []
+    for line, statement in numbered_statements(text):
+        if setting := _SET.fullmatch(statement):
+            if setting[1] == _MODE and setting[2].lower() != "streaming":
+                raise SqlScriptError(f"line {line}: {_MODE} is {setting[2]}: only STREAMING is put on trial")
+            if not setting[1].startswith(_OF_SCENARIOS):
+                options[setting[1]] = setting[2]
+        elif _INSERT.match(statement):
+            inserts.append(Statement(line, statement))
+        else:
+            ddl.append(Statement(line, declared(statement)))
+    return Statements(options, tuple(ddl), tuple(inserts))
+
+
+def declared(statement: str) -> str:
+    """Return a statement whose table, if it creates one, only declares its changes."""
+    if not _TABLE.match(statement):
+        return statement
+    found = list(_WITH.finditer(statement))
+    if not found:
+        return statement
+    begins = found[-1].start("with")
+    ends = _closing(statement, found[-1].end("with"))
+    given = dict(_OPTION.findall(statement[begins:ends]))
+    connector = given.get("connector")
+    if connector == DECLARED:
+        return statement
+    pairs = [] if connector is None else [("connector", DECLARED), *_changes(given, statement[:begins])]
+    options = ", ".join([f"'{key}' = '{value}'" for key, value in pairs])
+    return f"{statement[:begins]}{f'WITH ({options})' if pairs else ''}{statement[ends:]}"
+
+
+def _changes(given: Mapping[str, str], columns: str) -> list[tuple[str, str]]:
+    """Return the options that say which changes a table sends and takes."""
+    connector = given["connector"].lower()
+    texts = " ".join([value for key, value in given.items() if key.endswith("format")]).lower()
+    has_key = bool(_KEY.search(columns))
+    sends, takes = "append", "any"
+    if any(each in texts for each in _CHANGELOGS) or connector.endswith("-cdc"):
+        sends = "retract"
+    elif connector.startswith("upsert-"):
+        sends = takes = "upsert"
+    elif any(each in connector for each in _BY_KEY):
+        takes = "upsert" if has_key else "append"
+    elif any(each in connector for each in _APPENDS):
+        takes = "append"
+    return [("mode", sends), ("sink-mode", takes), ("pushed-watermarks", "true")]
+
+
+def _closing(text: str, place: int) -> int:
+    """Return the place behind the bracket that closes the one before ``place``."""
+    for piece in re.compile(r"'(?:[^']|'')*'|\)").finditer(text, place):
+        if piece[0] == ")":
+            return piece.end()
+    return len(text)

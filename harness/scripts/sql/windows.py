@@ -1,0 +1,149 @@
+"""Window functions of Flink in a table: ``TABLE(TUMBLE(TABLE orders, DESCRIPTOR(at), INTERVAL '1' HOUR))``.
+
+Each becomes a view of DuckDB over the table, with Flink's columns window_start, window_end, window_time. All
+times are microseconds there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+
+class Untranslatable(Exception):
+    """What has no exact translation; the message is the end of a sentence that says why."""
+
+
+_OPENING: Final = re.compile(
+    r"(?P<table>\bTABLE\s*\(\s*)?\b(?P<kind>TUMBLE|HOP|CUMULATE|SESSION)\s*\(\s*(?:DATA\s*=>\s*)?TABLE\s",
+    re.IGNORECASE,
+)
+_SOURCE: Final = re.compile(r"TABLE\s+([\w`.]+)(?:\s+PARTITION\s+BY\s+(.*))?", re.IGNORECASE | re.DOTALL)
+_TIME: Final = re.compile(r"DESCRIPTOR\s*\(\s*([\w`]+)\s*\)", re.IGNORECASE)
+_INTERVAL: Final = re.compile(r"INTERVAL\s+'(\d+)'\s+(SECOND|MINUTE|HOUR|DAY)S?(?:\(\d+\))?", re.IGNORECASE)
+_NAME: Final = re.compile(r"(\w+)\s*=>\s*")
+_US: Final = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
+_ARGUMENTS: Final = {
+    "TUMBLE": ("SIZE", "OFFSET"),
+    "HOP": ("SLIDE", "SIZE", "OFFSET"),
+    "CUMULATE": ("STEP", "SIZE", "OFFSET"),
+    "SESSION": ("GAP",),
+}
+
+
+class WindowView(Struct, frozen=True):
+    """The view that stands for a window function."""
+
+    name: str
+    query: str
+
+
+def without_windows(text: str, first: int) -> tuple[str, list[WindowView]]:
+    """Return a statement that reads views in place of window functions, and the views.
+
+    Args:
+        first: the number of the first view.
+    """
+    views: list[WindowView] = []
+    while opening := _OPENING.search(text):
+        begins = opening.end("kind")
+        begins = text.index("(", begins) + 1
+        ends = _closing(text, begins)
+        arguments = _split(text[begins : ends - 1])
+        if opening["table"]:
+            ends = _closing(text, ends)
+        name = f"windows_{first + len(views)}"
+        views.append(WindowView(name, _query(opening["kind"].upper(), arguments)))
+        text = f"{text[: opening.start()]} {name} {text[ends:]}"
+    return text, views
+
+
+def microseconds(text: str) -> int:
+    """Return the length of an interval. Raises Untranslatable."""
+    match = _INTERVAL.fullmatch(text.strip())
+    if match is None:
+        raise Untranslatable(f"the interval {text.strip()}")
+    return int(match[1]) * _US[match[2].upper()]
+
+
+def _query(kind: str, arguments: Sequence[str]) -> str:
+    source, time = _SOURCE.fullmatch(arguments[0]), _TIME.fullmatch(arguments[1])
+    if source is None or time is None:
+        raise Untranslatable(f"the arguments of {kind}")
+    lengths: dict[str, int] = {}
+    for name, argument in zip(_ARGUMENTS[kind], arguments[2:], strict=False):
+        named = _NAME.match(argument)
+        lengths[named[1].upper() if named else name] = microseconds(_NAME.sub("", argument, count=1))
+    table, column = source[1].replace("`", '"'), time[1].replace("`", '"')
+    at, offset = f"epoch_us({column})", lengths.get("OFFSET", 0)
+    size = lengths.get("SIZE", 0)
+
+    def start_of(length: int) -> str:
+        return f"({at} - ({at} - {offset}) % {length})"
+
+    if kind == "TUMBLE":
+        inner = f"SELECT *, {start_of(size)} AS begins, {start_of(size)} + {size} AS ends FROM {table}"
+    elif kind == "HOP":
+        slide = lengths["SLIDE"]
+        begins = f"{start_of(slide)} - back"
+        inner = (
+            f"SELECT *, {begins} AS begins, {begins} + {size} AS ends"
+            f" FROM {table}, range(0, {size}, {slide}) AS r(back) WHERE {begins} + {size} > {at}"
+        )
+    elif kind == "CUMULATE":
+        inner = (
+            f"SELECT *, {start_of(size)} AS begins, {start_of(size)} + length AS ends FROM {table},"
+            f" range({lengths['STEP']}, {size} + 1, {lengths['STEP']}) AS r(length)"
+            f" WHERE {start_of(size)} + length > {at}"
+        )
+    else:
+        inner = _sessions(table, at, source[2], lengths["GAP"])
+    left_out = {"HOP": ", back", "CUMULATE": ", length", "SESSION": ", opens, session"}.get(kind, "")
+    return (
+        f"SELECT * EXCLUDE (begins, ends{left_out}), make_timestamp(begins) AS window_start,"
+        f" make_timestamp(ends) AS window_end, make_timestamp(ends - 1000) AS window_time FROM ({inner})"
+    )
+
+
+def _sessions(table: str, at: str, keys: str | None, gap: int) -> str:
+    """Return the query of sessions: a row opens one where the row before is more than a gap away."""
+    by = f"PARTITION BY {keys.strip().removeprefix('(').removesuffix(')')}" if keys else ""
+    within = f"{by}, session" if by else "PARTITION BY session"
+    opens = f"CASE WHEN {at} - lag({at}) OVER ({by} ORDER BY {at}) <= {gap} THEN 0 ELSE 1 END"
+    counted = f"sum(opens) OVER ({by} ORDER BY {at})"
+    return (
+        f"SELECT *, min({at}) OVER ({within}) AS begins, max({at}) OVER ({within}) + {gap} AS ends FROM"
+        f" (SELECT *, {counted} AS session FROM (SELECT *, {opens} AS opens FROM {table}))"
+    )
+
+
+def _closing(text: str, place: int) -> int:
+    """Return the place behind the bracket that closes the one before ``place``."""
+    depth = 1
+    for piece in re.compile(r"'(?:[^']|'')*'|[()]").finditer(text, place):
+        depth += {"(": 1, ")": -1}.get(piece[0], 0)
+        if depth == 0:
+            return piece.end()
+    raise Untranslatable("brackets that do not close")
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between the commas that no bracket encloses, without the names of the first two."""
+    return [
+        _NAME.sub("", part, count=1) if number < 2 else part
+        for number, part in enumerate(split_at_commas(text))
+    ]
+
+
+def split_at_commas(text: str) -> list[str]:
+    """Return the parts of a text between the commas that no bracket and no quote encloses."""
+    parts, depth, begins = [], 0, 0
+    for piece in re.compile(r"'(?:[^']|'')*'|`[^`]*`|=>|[<>]=|<>|[(),<>]").finditer(text):
+        if piece[0] == "," and depth == 0:
+            parts.append(text[begins : piece.start()].strip())
+            begins = piece.end()
+        depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(piece[0], 0)
+    return [*parts, text[begins:].strip()]

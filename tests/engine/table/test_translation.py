@@ -1,0 +1,67 @@
+"""Plans become jobs: what is unknown is refused by name, and state survives a failure."""
+
+import pytest
+
+from onceproof.engine import StreamExecutionEnvironment
+from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan, read_plan
+from onceproof.engine.table.translation import translate
+from tests.engine.table.plan_runs import Ends, run
+
+ROW = "ROW<`k` STRING, `v` INT>"
+TABLE = {
+    "identifier": "`default_catalog`.`default_database`.`e`",
+    "resolvedTable": {"schema": {"columns": []}, "options": {"connector": "vec"}},
+}
+
+
+def plan(*middle, version="2.3"):
+    """Make a plan of a source, nodes one behind the other, and a sink."""
+    sink = {
+        "type": "stream-exec-sink_2",
+        "dynamicTableSink": {"table": {"resolvedTable": {}}},
+        "inputChangelogMode": ["INSERT"],
+        "outputType": ROW,
+    }
+    scan = {"type": "stream-exec-table-source-scan_2", "scanTableSource": {"table": TABLE}, "outputType": ROW}
+    nodes = [{**node, "id": place} for place, node in enumerate((scan, *middle, sink), 1)]
+    edges = [{"source": place, "target": place + 1} for place in range(1, len(nodes))]
+    return {"flinkVersion": version, "nodes": nodes, "edges": edges}
+
+
+COUNT = {
+    "type": "stream-exec-group-aggregate_1",
+    "grouping": [0],
+    "aggCalls": [{"internalName": "$COUNT$1", "argList": [], "filterArg": -1, "type": "BIGINT NOT NULL"}],
+    "aggCallNeedRetractions": [False],
+    "needRetraction": False,
+    "generateUpdateBefore": True,
+    "state": [{"index": 0, "ttl": "0 ms", "name": "groupAggregateState"}],
+    "outputType": "ROW<`k` STRING, `c` BIGINT NOT NULL>",
+}
+
+
+def test_unknown_node_function_and_version_are_refused_by_name():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    unknown = {"type": "stream-exec-wonder_7", "outputType": ROW, "description": "Wonder(all)"}
+    with pytest.raises(UnsupportedPlan, match=r"node wonder_7.*node 2, Wonder\(all\)"):
+        translate(read_plan(plan(unknown)), Ends(lambda table: []), env)
+    call = {"kind": "CALL", "internalName": "$WONDER$1", "operands": [], "type": "INT"}
+    calc = {"type": "stream-exec-calc_1", "projection": [call], "outputType": "ROW<`w` INT>"}
+    with pytest.raises(UnsupportedPlan, match=r"function \$WONDER\$1.*node 2"):
+        translate(read_plan(plan(calc)), Ends(lambda table: []), env)
+    with pytest.raises(UnsupportedPlan, match=r"Flink 9\.9"):
+        read_plan(plan(version="9.9"))
+
+
+@pytest.mark.parametrize("source", ["{", "[]", "{}", '{"flinkVersion": "2.3"}'])
+def test_what_is_no_plan_is_refused_in_a_line(source):
+    with pytest.raises(InvalidPlan, match="no compiled plan"):
+        read_plan(source)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_group_aggregate_goes_on_after_a_failure(parallelism):
+    changes = [(0, (key, place)) for place, key in enumerate("ababacabab")]
+    seen = run(plan(COUNT), lambda table: changes, 7, parallelism=parallelism)
+    last = {row[0]: (kind, row) for kind, row in seen}
+    assert last == {"a": (2, ("a", 5)), "b": (2, ("b", 4)), "c": (0, ("c", 1))}
