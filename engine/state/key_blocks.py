@@ -60,10 +60,6 @@ class KeyGroupCache:
     def __init__(self) -> None:
         self.blocks: dict[str, list[KeyBlock]] = {}
 
-    def __len__(self) -> int:
-        """Return how many keys are known."""
-        return sum([len(block.identities) for blocks in self.blocks.values() for block in blocks])
-
     def learn(self, name: str, identities: list[Any], groups: Sequence[int], max_parallelism: int) -> None:
         """Take the keys of a table that a restore has read, in their order, and the key group of each."""
         size = block_size(max_parallelism)

@@ -133,7 +133,7 @@ class Pace:
 
     @property
     def is_measured(self) -> bool:
-        """Return whether a wave has told the speed of this machine."""
+        """Return whether a wave has shown the speed of this machine."""
         return self._per_second > 0
 
     def seconds_of(self, count: int) -> float:

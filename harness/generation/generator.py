@@ -113,7 +113,7 @@ CONCURRENT: Final = ((1, 5), (2, 3), (3, 2))
 LONGEST_PAUSE: Final = 40
 
 DATABASES: Final = 0.08
-"""The share of scenarios whose keyed state is in databases. Such a run takes three times as long."""
+"""The share of scenarios whose keyed state is in databases."""
 DATABASES_THAT_COME_BACK: Final = 0.25
 """The same where jobs are killed twice or more: what a database takes over shows in its next checkpoint."""
 DISCARDED: Final = 0.8
@@ -121,8 +121,7 @@ DISCARDED: Final = 0.8
 INCREMENTAL: Final = 0.8
 """The share of those whose checkpoints are incremental."""
 ENDLESS: Final = 0.1
-"""The share of scenarios whose sources never end. None of them has a short timeout: a stop whose savepoint
-expires costs an attempt."""
+"""The share of scenarios whose sources never end. None of them has a short timeout: stops take longer."""
 
 MOST_WATERMARK_INTERVALS: Final = ((1, 4), (10, 4), (60, 2), (USUAL_WATERMARK_INTERVAL_MS, 1))
 """At the default most runs are over before the second watermark, at 1 ms each record has one behind it."""
@@ -137,7 +136,7 @@ DRAWN_GRAPH_PATIENCE: Final = 3
 """By how much the step budget of a job is raised whose graph is drawn: its vertices may multiply records."""
 
 WATERMARKS_UNTIL_EXPIRY: Final = 1000
-"""The most that come from a generator of an endless drawn graph while a checkpoint waits until it expires."""
+"""The most of a generator of an endless drawn graph while a checkpoint waits until it expires."""
 DRAIN_PATIENCE: Final = 5
 """By how much the timeout of checkpoints is raised where a drawn graph is drained: its last windows may fire
 into joins, in front of functions that answer slowly."""
@@ -258,11 +257,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
 
 
 def _interval_of(wanted: int, records: int, steps: int) -> int:
-    """Return the interval at which so many checkpoints complete, each of ``steps``.
-
-    Where many tasks take part, checkpoints would follow each other without a pause, and records would hardly
-    come in between.
-    """
+    """Return the interval for so many checkpoints, each of ``steps``, with records between any two of them."""
     shortest = max(SHORTEST_INTERVAL, steps // 2)
     return _between(shortest, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
 
