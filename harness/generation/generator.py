@@ -257,7 +257,7 @@ def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:
 
 
 def _interval_of(wanted: int, records: int, steps: int) -> int:
-    """Return the interval for so many checkpoints, each of ``steps``, with records between any two of them."""
+    """Return the interval for so many checkpoints, each of ``steps``, with records between any two."""
     shortest = max(SHORTEST_INTERVAL, steps // 2)
     return _between(shortest, STEPS_PER_RECORD * records // wanted, LONGEST_INTERVAL)
 
