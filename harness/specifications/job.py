@@ -602,7 +602,9 @@ class JobSpecification:
         if cause:
             self._conclude_failure(event, end, step)
         elif step.state in (FAILING, CANCELLING) and not self._is_storing:
-            expected = StartRestartTimer if step.state == FAILING else JobCanceled
+            # The savepoint of a cancel may complete behind the failure of its attempt: the job ends with it.
+            restarts = step.state == FAILING and not self._is_cancelled
+            expected = StartRestartTimer if restarts else JobCanceled
             _require(outcome is expected, expected.__name__, end)
         elif outcome is StartRestartTimer or (outcome is JobFailed and type(event) is not DeploymentFailed):
             raise Wrong("no end of an attempt without a failure", end)
@@ -673,10 +675,7 @@ class JobSpecification:
     def _conclude_end(self, event: Any, outcome: Any, step: Step) -> None:
         """Judge an attempt that ends without a failure."""
         ending = self._ending
-        is_cancel = type(event) is CancelRequested or (
-            ending is not None and not ending.stops and ending.is_complete
-        )
-        if is_cancel:
+        if type(event) is CancelRequested or self._is_cancelled:
             _require(outcome is JobCanceled or self._is_storing, "the end of a cancelled job", outcome)
             if outcome is None:
                 self.state = CANCELLING
@@ -685,6 +684,11 @@ class JobSpecification:
         _require(outcome is JobFinished and commits, "no end of an attempt without a reason", outcome)
 
     # What the rules have in common.
+
+    @property
+    def _is_cancelled(self) -> bool:
+        """Whether the savepoint of a cancel is complete."""
+        return self._ending is not None and not self._ending.stops and self._ending.is_complete
 
     @property
     def _all_run(self) -> bool:

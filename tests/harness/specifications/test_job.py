@@ -240,6 +240,12 @@ GOOD = {
         *runs("1.2")[:-1],
         (TaskRunning("1.2", SINK), [CancelTasks("1.2"), JobFinished(stopped=True)]),
     ],
+    "a failure while the metadata of a cancel are written": [
+        (CancelRequested(1), triggered(1, SAVEPOINT, 1)),
+        *answered(1, SAVEPOINT),
+        (failed(), [CancelTasks("1.1")]),
+        (MetadataStored(1), [RequestResolved(1, 1), CancelTasks("1.1"), JobCanceled()]),
+    ],
     "a failure that no restart mends": [
         (failed(unrecoverable=True), [CancelTasks("1.1"), JobFailed("it died")])
     ],
@@ -326,6 +332,13 @@ BAD = {
     "a cancelled job goes on": (
         [*GOOD["a cancel with a savepoint"][:-1], (MetadataStored(1), [RequestResolved(1, 1)])],
         None,
+    ),
+    "a cancelled job that failed meanwhile restarts": (
+        [
+            *GOOD["a failure while the metadata of a cancel are written"][:-1],
+            (MetadataStored(1), [RequestResolved(1, 1), StartRestartTimer(10, RestartDue("1.1"))]),
+        ],
+        "JobCanceled",
     ),
     "a rescale does nothing": ([(RescaleRequested(), [])], "a new attempt"),
     "a rescale does not wait": (
