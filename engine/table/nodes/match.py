@@ -121,7 +121,9 @@ class MatchRecognize(TableFunction):
         self._store(state)
 
     def on_processing_time(self, timestamp: int, emit: Emit) -> None:
-        self._store(self._match_until(timestamp, emit))
+        state = self._match_until(timestamp, emit)
+        self._advance(state, timestamp, emit)
+        self._store(state)
 
     def _match_until(self, limit: int, emit: Emit) -> MatchState:
         state = self._automaton.load(self._matches.value())

@@ -9,6 +9,8 @@ Rules:
   together with the row that comes or goes.
 - RANGE stops at the first place whose accumulators stay as they were, ROWS at the first whose results do.
 - A row that goes must be equal to one that is there; otherwise nothing happens.
+- With a time to live, rows expire one by one, and the order lives on with each change: it loses those that
+  have expired when a change comes. Nothing expires while a change is handled.
 
 State: the order, a list of (sort columns, ids of rows); rows by id; accumulators by id (ROWS) or by sort
 columns (RANGE). Flink: NonTimeRowsUnboundedPrecedingFunction, NonTimeRangeUnboundedPrecedingFunction.
@@ -46,6 +48,34 @@ class UpdatingOverSpec(Struct, frozen=True):
     ttl_ms: int = 0
 
 
+class SteadyMap:
+    """A map state whose entries do not expire while a change is handled."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._known: dict[int, Any] = {}
+
+    def begin(self) -> None:
+        """Forget what was read for the change before."""
+        self._known.clear()
+
+    def get(self, key: int) -> Any:
+        """Return the entry as this change has found or put it."""
+        if key not in self._known:
+            self._known[key] = self._state.get(key)
+        return self._known[key]
+
+    def put(self, key: int, value: Any) -> None:
+        """Put an entry."""
+        self._known[key] = value
+        self._state.put(key, value)
+
+    def remove(self, key: int) -> None:
+        """Remove an entry."""
+        self._known[key] = None
+        self._state.remove(key)
+
+
 class UpdatingOver(TableFunction):
     """Keeps all rows of a key in order, and the accumulators at each place."""
 
@@ -63,13 +93,29 @@ class UpdatingOver(TableFunction):
         self._places = context.value_state("sortedListState", ttl_ms)
         self._rows = context.map_state("valueMapState", ttl_ms)
         self._accumulators = context.map_state("accMapState", ttl_ms)
+        if ttl_ms:
+            self._rows, self._accumulators = SteadyMap(self._rows), SteadyMap(self._accumulators)
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
         places: list[list[int]] = [list(ids) for ids in self._places.value() or ()]
+        if self._spec.ttl_ms:
+            places = self._alive(places)
         if ADDS[kind]:
             self._insert(places, kind, row, emit)
         else:
             self._remove(places, row, emit)
+
+    def _alive(self, places: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return the places without the rows that have expired, and begin a change."""
+        rows, accumulators = self._rows, self._accumulators
+        rows.begin()
+        accumulators.begin()
+        for ids in places:
+            # Accumulators are put after their row. Read before it, they are there if the row still is.
+            for each in ids if self._spec.is_rows else (self._name(ids),):
+                accumulators.get(each)
+        left = ([each for each in ids if rows.get(each) is not None] for ids in places)
+        return [ids for ids in left if ids]
 
     def _find(self, places: Sequence[Sequence[int]], row: Row) -> tuple[int, bool]:
         """Return the place of a row, and whether there are equal ones."""
