@@ -5,6 +5,7 @@ Rules:
 - A table holds the rows that its changes leave. What its declaration computes is a view over it.
 - What cannot be translated exactly is Untranslatable, which says why.
 - The result has the types of the sink, as in Flink, and its values are those of the engine.
+- DuckDB reaches neither files nor the network nor this process: a script names its own tables only.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, Final
 
 import duckdb
+from sqlglot import exp
 
 from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
 from onceproof.engine.table.values import NANOS_PER_MS, Row
@@ -33,13 +35,23 @@ _TABLE: Final = re.compile(
 _VIEW: Final = re.compile(r"CREATE\s+(TEMPORARY\s+)?VIEW\b", re.IGNORECASE)
 _COLUMN: Final = re.compile(r"(`[^`]+`|\w+)\s+(AS\s+)?(.*)", re.IGNORECASE | re.DOTALL)
 _NO_COLUMN: Final = re.compile(r"(WATERMARK|PRIMARY|CONSTRAINT|UNIQUE)\b", re.IGNORECASE)
+_LITERAL: Final = re.compile(r"'(?:[^']|'')*'|`[^`]*`")
 _BY_CLOCK: Final = re.compile(
     r"\b(PROCTIME|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|LOCALTIMESTAMP|CURRENT_ROW_TIMESTAMP|RAND"
     r"|UUID)\b",
     re.IGNORECASE,
 )
+_CLOCK: Final = "what depends on the clock or on chance"
 _ZONE: Final = "table.local-time-zone"
 _MATCHES: Final = re.compile(r"\bMATCH_RECOGNIZE\b", re.IGNORECASE)
+_ISOLATED: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "enable_external_access": "false",
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "threads": 1,
+    "lock_configuration": "true",
+}
 _EPOCH: Final = datetime(1970, 1, 1)
 _MICROSECONDS: Final = 6
 _PLAIN: Final = {"BOOLEAN": "BOOLEAN", "INT": "INTEGER", "FLOAT": "REAL", "DATE": "DATE", "TIME": "TIME"}
@@ -58,16 +70,15 @@ class Batch:
         self, statements: Statements, sources: Mapping[str, SourceTable], sinks: Mapping[str, SinkTable]
     ) -> None:
         self._sources, self._sinks = sources, sinks
-        self._connection = duckdb.connect(":memory:")
+        self._connection = duckdb.connect(":memory:", config=_ISOLATED)
         self._queries: list[tuple[str, str]] = []
         self._views = 0
+        self._names: set[str] = set()
+        """The tables and views that there are."""
+        self._has_clock = False
+        """Whether a column of a source is left out, as it is the time of the clock."""
         if statements.options.get(_ZONE, "UTC").upper() != "UTC":
             raise Untranslatable("times of another zone than UTC")
-        for statement in (*statements.ddl, *statements.inserts):
-            if _BY_CLOCK.search(statement.text):
-                raise Untranslatable("what depends on the clock or on chance")
-            if _MATCHES.search(statement.text):
-                raise Untranslatable("MATCH_RECOGNIZE")
         try:
             for macro in MACROS:
                 self._connection.execute(macro)
@@ -76,14 +87,21 @@ class Batch:
             for statement in statements.inserts:
                 self._prepare(statement.text)
         except duckdb.Error as error:
-            raise Untranslatable(f"a statement that DuckDB refuses: {str(error).splitlines()[0]}") from None
+            refused = f"a statement that DuckDB refuses: {str(error).splitlines()[0]}"
+            raise Untranslatable(_CLOCK if self._has_clock else refused) from None
 
-    def tables(self, rows: Mapping[str, Iterable[Row]]) -> dict[str, RowCounts]:
-        """Return by sink the rows of its final table, as plain data.
+    def tables(self, rows: Mapping[str, Iterable[Row]]) -> dict[str, RowCounts] | None:
+        """Return by sink the rows of its final table, as plain data; None: DuckDB cannot compute them.
 
         Args:
             rows: those that each source table has in the end.
         """
+        try:
+            return self._computed(rows)
+        except (duckdb.Error, TypeError, ValueError, OverflowError):
+            return None
+
+    def _computed(self, rows: Mapping[str, Iterable[Row]]) -> dict[str, RowCounts]:
         for name, own in rows.items():
             self._connection.execute(f'DELETE FROM "{name} rows"')
             types = self._sources[name].end.type.types
@@ -114,6 +132,7 @@ class Batch:
             name, columns = translated.target()
             named = f"({', '.join(columns)})" if columns else ""
             self._connection.execute(f'CREATE VIEW "{name}"{named} AS {translated.query()}')
+            self._names.add(name)
         elif (table := _TABLE.fullmatch(statement.strip())) is None:
             raise Untranslatable(f"the statement {' '.join(statement.split())[:40]}")
         elif (name := table[1].rpartition(".")[2].strip("`")) in self._sources:
@@ -129,9 +148,13 @@ class Batch:
             if _NO_COLUMN.match(part) or column is None:
                 continue
             own = column[1].strip("`")
+            if column[2] and _BY_CLOCK.search(_LITERAL.sub("", column[3])):
+                self._has_clock = True
+                continue
             computed = f'{translated_expression(column[3])} AS "{own}"' if column[2] else f'"{own}"'
             selected.append(computed)
         self._connection.execute(f'CREATE VIEW "{name}" AS SELECT {", ".join(selected)} FROM "{name} rows"')
+        self._names.add(name)
 
     def _prepare(self, statement: str) -> None:
         """Keep the query of an INSERT, with the types and the order of the sink's columns."""
@@ -147,11 +170,36 @@ class Batch:
         self._queries.append((name, query))
 
     def _translated(self, statement: str) -> Translated:
+        bare = _LITERAL.sub("", statement)
+        if _BY_CLOCK.search(bare):
+            raise Untranslatable(_CLOCK)
+        if _MATCHES.search(bare):
+            raise Untranslatable("MATCH_RECOGNIZE")
         translated = Translated(statement, self._views)
         self._views += len(translated.views)
         for view in translated.views:
+            self._check_name(view.table, "")
             self._connection.execute(f"CREATE VIEW {view.name} AS {view.query}")
+            self._names.add(view.name)
+        self._check_query(translated.tree.args.get("expression"))
         return translated
+
+    def _check_query(self, query: exp.Expr | None) -> None:
+        """Raise Untranslatable for a query that reads what the script has not declared."""
+        if query is None:
+            return
+        own = {each.alias for each in query.find_all(exp.CTE)}
+        for table in query.find_all(exp.Table):
+            if table.name not in own:
+                self._check_name(table.name, table.db)
+        if self._has_clock and any(
+            not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star)
+        ):
+            raise Untranslatable(_CLOCK)
+
+    def _check_name(self, name: str, database: str) -> None:
+        if database or name not in self._names:
+            raise Untranslatable(f"the table {database}{'.' if database else ''}{name}")
 
 
 def type_name(kind: LogicalType) -> str:

@@ -38,6 +38,8 @@ class WindowView(Struct, frozen=True):
     """The view that stands for a window function."""
 
     name: str
+    table: str
+    """The table that it reads."""
     query: str
 
 
@@ -56,7 +58,7 @@ def without_windows(text: str, first: int) -> tuple[str, list[WindowView]]:
         if opening["table"]:
             ends = _closing(text, ends)
         name = f"windows_{first + len(views)}"
-        views.append(WindowView(name, _query(opening["kind"].upper(), arguments)))
+        views.append(_view(name, opening["kind"].upper(), arguments))
         text = f"{text[: opening.start()]} {name} {text[ends:]}"
     return text, views
 
@@ -69,7 +71,7 @@ def microseconds(text: str) -> int:
     return int(match[1]) * _US[match[2].upper()]
 
 
-def _query(kind: str, arguments: Sequence[str]) -> str:
+def _view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
     source, time = _SOURCE.fullmatch(arguments[0]), _TIME.fullmatch(arguments[1])
     if source is None or time is None:
         raise Untranslatable(f"the arguments of {kind}")
@@ -102,10 +104,11 @@ def _query(kind: str, arguments: Sequence[str]) -> str:
     else:
         inner = _sessions(table, at, source[2], lengths["GAP"])
     left_out = {"HOP": ", back", "CUMULATE": ", length", "SESSION": ", opens, session"}.get(kind, "")
-    return (
+    query = (
         f"SELECT * EXCLUDE (begins, ends{left_out}), make_timestamp(begins) AS window_start,"
         f" make_timestamp(ends) AS window_end, make_timestamp(ends - 1000) AS window_time FROM ({inner})"
     )
+    return WindowView(name, source[1].strip("`"), query)
 
 
 def _sessions(table: str, at: str, keys: str | None, gap: int) -> str:
