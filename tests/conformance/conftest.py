@@ -15,8 +15,9 @@ input to the sentence of engine/docs/compared.md that gives the reason, or None.
 the page has the sentence and the answers differ. It is counted apart from those that pass.
 
 A vector of SQL is a statement and the changelog that came of it (``sql_vectors``): ``--sql-vectors FILE``,
-and ``--sql-areas join,topn`` for some areas. One that needs what the engine lacks is expected to fail, and
-is counted as missing with what it needs. Those that look like defects of Flink are left out.
+and ``--sql-areas join,topn`` for some areas. One that needs what the engine lacks is counted as missing with
+what it needs. In a file that is named it may; of the project's own, those that may are listed (``test_sql``).
+Those that look like defects of Flink are left out.
 
 A job is a program and the rows that it had on Flink (``recorded_jobs``). The jobs of a kind, which their id
 begins with, are an area. Where a file is named on the command line, only files that are named there are run.
