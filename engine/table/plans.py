@@ -18,6 +18,8 @@ from msgspec import Struct
 
 from onceproof.engine.table.types import InvalidType, LogicalType, read_type
 
+MALFORMED: Final = (KeyError, TypeError, IndexError, AttributeError, InvalidType)
+"""What comes of reading JSON that is not as Flink writes it."""
 VERSIONS: Final = ("2.3",)
 """The versions of Flink whose plans are known."""
 _NODE_TYPE: Final = re.compile(r"stream-exec-([a-z-]+)_(\d+)")
@@ -32,7 +34,7 @@ class UnsupportedPlan(ValueError):
     """
 
     def __init__(self, subject: str, place: str = "") -> None:
-        shown = place if len(place) <= _LONGEST_SHOWN else f"{place[: _LONGEST_SHOWN - 3]}..."
+        shown = _shown(place)
         super().__init__(f"the plan needs {subject}, which the engine lacks{f': {shown}' if shown else ''}")
         self.subject = subject
         self.place = place
@@ -44,6 +46,16 @@ class UnsupportedPlan(ValueError):
 
 class InvalidPlan(ValueError):
     """What should be a plan is none; the message is one line."""
+
+    @classmethod
+    def of(cls, place: str, error: Exception) -> InvalidPlan:
+        """Return what an error that came of reading a node at a place says of the plan."""
+        what = str(error) if isinstance(error, InvalidPlan) else f"{type(error).__name__}: {error}"
+        return cls(" ".join(f"the plan is invalid at {_shown(place)}: {what}".split()))
+
+
+def _shown(place: str) -> str:
+    return place if len(place) <= _LONGEST_SHOWN else f"{place[: _LONGEST_SHOWN - 3]}..."
 
 
 class Distribution(Struct, frozen=True):
@@ -103,22 +115,25 @@ class Plan(Struct, frozen=True):
     nodes: tuple[Node, ...]
 
 
-_UNITS_MS: Final = {
-    **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1000),
-    **dict.fromkeys(("min", "m", "minute", "minutes"), 60_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+_NS_PER_MS: Final = 1_000_000
+_UNITS_NS: Final = {
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
+    **dict.fromkeys(("us", "\u00b5s", "micro", "micros", "microsecond", "microseconds"), 1000),
+    **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), _NS_PER_MS),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1000 * _NS_PER_MS),
+    **dict.fromkeys(("min", "m", "minute", "minutes"), 60_000 * _NS_PER_MS),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000 * _NS_PER_MS),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000 * _NS_PER_MS),
 }
 
 
 def duration_ms(text: str) -> int:
-    """Return the milliseconds of a duration as Flink's options write it. Raises InvalidPlan."""
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    unit = _UNITS_MS.get(match[2] or "ms") if match else None
+    """Return the whole milliseconds of a duration as Flink's options write it. Raises InvalidPlan."""
+    match = re.fullmatch(r"([0-9]+)\s*([a-z\u00b5]*)", text.strip().lower())
+    unit = _UNITS_NS.get(match[2] or "ms") if match else None
     if match is None or unit is None:
         raise InvalidPlan(f"{text!r} is no duration")
-    return int(match[1]) * unit
+    return int(match[1]) * unit // _NS_PER_MS
 
 
 def read_plan(source: bytes | str | Mapping[str, Any]) -> Plan:
@@ -138,10 +153,18 @@ def read_plan(source: bytes | str | Mapping[str, Any]) -> Plan:
             if (shuffle := edge.get("shuffle", {}).get("type", "FORWARD")) != "FORWARD":
                 raise UnsupportedPlan(f"shuffle {shuffle} of an edge")
             sources.setdefault(edge["target"], []).append(edge["source"])
-        nodes = [_node(each, sources.get(each["id"], [])) for each in data["nodes"]]
+        nodes = [_read_node(each, sources.get(each["id"], [])) for each in data["nodes"]]
         return Plan(version, tuple(_in_order(nodes)))
-    except (KeyError, TypeError, AttributeError, msgspec.DecodeError, InvalidType) as error:
+    except (*MALFORMED, msgspec.DecodeError) as error:
         raise InvalidPlan(f"it is no compiled plan: {type(error).__name__}: {error}") from None
+
+
+def _read_node(data: Mapping[str, Any], inputs: Sequence[int]) -> Node:
+    try:
+        return _node(data, inputs)
+    except MALFORMED as error:
+        known = data.get("description") or data.get("type", "of no type")
+        raise InvalidPlan.of(f"node {data['id']}, {known}", error) from error
 
 
 def _node(data: Mapping[str, Any], inputs: Sequence[int]) -> Node:

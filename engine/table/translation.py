@@ -21,7 +21,7 @@ from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironme
 from onceproof.engine.graph import Partitioner, PartitionerKind, Upstream
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.table.operators import KEY_TYPE, TableFunction, TableOperator, key_selector
-from onceproof.engine.table.plans import Node, Plan, UnsupportedPlan
+from onceproof.engine.table.plans import MALFORMED, InvalidPlan, Node, Plan, UnsupportedPlan
 from onceproof.engine.table.table_ends import Tables
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import LogicalType
@@ -169,6 +169,7 @@ def translate(
 
     Raises:
         UnsupportedPlan: a node, a version or a function is not known; the error names it and its place.
+        InvalidPlan: a node is not as Flink writes it; the error names it.
     """
     translation = Translation(environment, tables, settings or TableSettings())
     translators = load_translators()
@@ -181,3 +182,5 @@ def translate(
             streams[node.id] = translate_node(node, [streams[each] for each in node.inputs], translation)
         except UnsupportedPlan as error:
             raise error.at(node.place) from None
+        except (InvalidPlan, *MALFORMED) as error:
+            raise InvalidPlan.of(node.place, error) from error

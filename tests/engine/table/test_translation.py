@@ -3,7 +3,7 @@
 import pytest
 
 from onceproof.engine import StreamExecutionEnvironment
-from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan, read_plan
+from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan, duration_ms, read_plan
 from onceproof.engine.table.translation import translate
 from tests.engine.table.plan_runs import Ends, run
 
@@ -57,6 +57,52 @@ def test_unknown_node_function_and_version_are_refused_by_name():
 def test_what_is_no_plan_is_refused_in_a_line(source):
     with pytest.raises(InvalidPlan, match="no compiled plan"):
         read_plan(source)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"grouping": None}, "TypeError"),
+        ({"aggCallNeedRetractions": None}, "TypeError"),
+        ({"grouping": [7]}, "IndexError"),
+        ({"state": [{"index": 0, "ttl": "1 fortnight"}]}, "'1 fortnight' is no duration"),
+        ({"state": [{"index": 0}]}, "KeyError: 'ttl'"),
+        ({"outputType": "ROW<`k` WONDER"}, "InvalidType"),
+        ({"inputProperties": [{}]}, "KeyError: 'requiredDistribution'"),
+    ],
+)
+def test_malformed_node_is_named_in_a_line(changed, words):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    wrong = plan({**COUNT, "description": "GroupAggregate(k)", **changed})
+    with pytest.raises(InvalidPlan, match=r"node 2, GroupAggregate\(k\): ") as raised:
+        translate(read_plan(wrong), Ends(lambda table: []), env)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_edge_from_nowhere_is_refused_in_a_line():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    wrong = plan(COUNT)
+    wrong["edges"][0]["source"] = 9
+    with pytest.raises(InvalidPlan, match="node 2, group-aggregate_1: KeyError: 9"):
+        translate(read_plan(wrong), Ends(lambda table: []), env)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("7", 7),
+        ("1999999 ns", 1),
+        ("5 nanos", 0),
+        ("2000 us", 2),
+        ("3000 \u00b5s", 3),
+        ("4000micros", 4),
+        ("2 MIN", 120_000),
+        ("1 d", 86_400_000),
+    ],
+)
+def test_durations_have_all_units_of_flink(text, milliseconds):
+    assert duration_ms(text) == milliseconds
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
