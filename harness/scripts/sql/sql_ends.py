@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor
 from onceproof.engine.table.operators import KEY_TYPE, key_selector
-from onceproof.engine.table.plans import Plan
+from onceproof.engine.table.plans import InvalidPlan, Node, Plan, UnsupportedPlan
 from onceproof.engine.table.table_ends import TableEnd, sink_end, source_end
 from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import KIND_OF, KINDS, Change, decoder, encoder
@@ -32,6 +34,16 @@ if TYPE_CHECKING:
     from onceproof.harness.model.family import JobIO
 
 _NESTED: Final = frozenset({"ARRAY", "MAP", "MULTISET", "ROW", "STRUCTURED"})
+MALFORMED: Final = (
+    UnsupportedPlan,
+    InvalidPlan,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    AssertionError,
+)
+"""What is raised for a plan whose nodes are not as the planner writes them."""
 _INSERTS: Final = (0,)
 
 
@@ -73,8 +85,10 @@ class SourceTable:
 class SinkTable:
     """A table that a plan writes."""
 
-    def __init__(self, end: TableEnd, tag: str | None) -> None:
+    def __init__(self, end: TableEnd, tag: str | None, writers: int = 1) -> None:
         self.end = end
+        self.writers = writers
+        """How many statements write it."""
         is_by_key = bool(end.primary_key) and end.options.get("sink-mode") == "upsert"
         is_numbered = is_by_key or end.changes != _INSERTS
         self.sink = Sink(end.name, tag, end.primary_key if is_by_key else None, is_numbered)
@@ -94,9 +108,9 @@ def sources_of(plan: Plan) -> dict[str, SourceTable]:
     found: dict[str, SourceTable] = {}
     for node in plan.nodes:
         if node.type == "table-source-scan":
+            end = _end_of(node, source_end)
             abilities = node.attributes["scanTableSource"].get("abilities", ())
             pushed: Mapping[str, Any] = next((each for each in abilities if "watermarkExpr" in each), {})
-            end = source_end(node)
             table = SourceTable(end, pushed.get("rowtimeExpr"), pushed.get("watermarkExpr"))
             found.setdefault(end.name, table)
     return found
@@ -104,8 +118,24 @@ def sources_of(plan: Plan) -> dict[str, SourceTable]:
 
 def sinks_of(plan: Plan) -> dict[str, SinkTable]:
     """Return the tables that a plan writes, by name."""
-    ends = {end.name: end for node in plan.nodes if node.type == "sink" for end in (sink_end(node),)}
-    return {name: SinkTable(end, name if len(ends) > 1 else None) for name, end in ends.items()}
+    ends: dict[str, list[TableEnd]] = {}
+    for node in plan.nodes:
+        if node.type == "sink":
+            end = _end_of(node, sink_end)
+            ends.setdefault(end.name, []).append(end)
+    found = {}
+    for name, own in ends.items():
+        kinds = tuple(sorted({kind for end in own for kind in end.changes}))
+        found[name] = SinkTable(replace(own[0], changes=kinds), name if len(ends) > 1 else None, len(own))
+    return found
+
+
+def _end_of(node: Node, read: Callable[[Node], TableEnd]) -> TableEnd:
+    """Return what a node says of its table. Raises InvalidPlan, which names the node."""
+    try:
+        return read(node)
+    except MALFORMED as error:
+        raise InvalidPlan(f"{node.place}: {type(error).__name__}: {error}") from None
 
 
 class ScriptTables:
@@ -120,6 +150,8 @@ class ScriptTables:
     def __init__(self, io: JobIO, sources: dict[str, SourceTable], sinks: dict[str, SinkTable]) -> None:
         self._io, self._sources, self._sinks = io, sources, sinks
         self._scanned: dict[str, int] = {}
+        self._written: dict[str, list[DataStream]] = {}
+        """By sink, the streams that are to be written."""
 
     def scan(
         self, environment: StreamExecutionEnvironment, table: TableEnd, watermarks: WatermarkStrategy | None
@@ -132,8 +164,14 @@ class ScriptTables:
         return environment.from_source(source, watermarks, name).uid(f"source-{name}")
 
     def sink(self, stream: DataStream, table: TableEnd) -> None:
-        """Write changes as rows."""
+        """Write changes as rows: all streams of a table as one, once the last is there."""
         end = self._sinks[table.name]
+        streams = self._written.setdefault(table.name, [])
+        streams.append(stream)
+        if len(streams) < end.writers:
+            return
+        if len(streams) > 1:
+            stream = streams[0].union(*streams[1:])
         if end.sink.is_numbered:
             columns = end.sink.key or tuple(range(len(end.end.type.fields)))
             numbered = stream.key_by(key_selector(columns), KEY_TYPE).process(Numbered(end))

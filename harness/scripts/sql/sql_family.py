@@ -6,8 +6,10 @@ Rules:
   lead to the table depends on the order of arrival, so they are not compared.
 - The table is that of DuckDB over all rows at once (`batch.py`); where the statements have no exact
   translation, that of the run without faults, as for a program of PyFlink. ``judge`` says which.
-- Where they differ and runs without faults differ among themselves, the records do not determine the table,
-  and it is not judged. A changelog must be sound where that of the calm run is.
+- Where the two differ without any fault, the statements mean something else to DuckDB, as where rows tie, or
+  the job's logic is wrong: this is said, and the run without faults judges.
+- Where a run differs from them and runs without faults differ among themselves, the records do not determine
+  the table, and it is not judged. A changelog must be sound where that of the calm run is.
 - State with a time to live may be gone after the clock was set: then nothing is judged.
 """
 
@@ -23,7 +25,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.extras import SQL, require
 from onceproof.engine.graph import PartitionerKind
-from onceproof.engine.table.plans import UnsupportedPlan
+from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.engine.table.values import Row
@@ -46,7 +48,7 @@ from onceproof.harness.scripts.sql.changelog import RowCounts, applied, correcte
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, drops_late_rows, durations_of, rows_left
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.samples import sampled_rows
-from onceproof.harness.scripts.sql.sql_ends import ScriptTables, sinks_of, sources_of
+from onceproof.harness.scripts.sql.sql_ends import MALFORMED, ScriptTables, sinks_of, sources_of
 from onceproof.harness.systems.simulation.world import World
 from onceproof.reports.text import counted
 
@@ -58,6 +60,8 @@ _SIZES: Final = (2, 3)
 _TTL: Final = "table.exec.state.ttl"
 _ZONE: Final = "table.local-time-zone"
 _MOST_KEPT: Final = 500
+_COMPARED: Final = 20
+"""In how many workloads the statements in batch are compared with runs without faults."""
 _TRIALS: Final = 3
 """How many workloads are tried to find out whether the job takes them."""
 
@@ -83,12 +87,15 @@ class SqlFamily:
         self.name = script_name(path, address.job)
         self._planned = plan_of(path)
         plan, statements = self._planned.plan, self._planned.statements
-        self.sources, self.sinks = sources_of(plan), sinks_of(plan)
         options = {} if statements is None else statements.options
         self._settings = TableSettings({_ZONE: "UTC", **options})
-        self._expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
-        check_samples(path, address.samples, list(self.sources))
-        self._drawers = self._make_drawers(address.samples)
+        try:
+            self.sources, self.sinks = sources_of(plan), sinks_of(plan)
+            self._expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
+            check_samples(path, address.samples, list(self.sources))
+            self._drawers = self._make_drawers(address.samples)
+        except MALFORMED as error:
+            raise FamilyError(f"{path}: {_said(error)}") from None
         self._calm = CalmRuns(self)
         self._batch, self._reason = self._find_batch()
         self._answers: dict[tuple[object, ...], Tables | None] = {}
@@ -121,13 +128,15 @@ class SqlFamily:
             return declared.rows
         tables = self._tables(records)
         changes = self._by_sink(declared.rows)
-        if tables is None or all(
-            is_right(sink.sink, changes[name], tables[name], True) for name, sink in self.sinks.items()
-        ):
+        if tables is None or self._are_right(changes, tables):
             return declared.rows
         calm = self._calm.rows(records)
         if calm is None:
             return declared.rows
+        if tables != self._final(calm):
+            tables = self._final(calm)
+            if self._are_right(changes, tables):
+                return declared.rows
         runs = [calm, *self._calm.variants(records, over_time=declared.sets_clocks)]
         if any(self._final(run) != self._final(calm) for run in runs):
             return declared.rows
@@ -163,7 +172,14 @@ class SqlFamily:
             what = "its table" if end.sink.key is None else "its table by key"
             yield f"sink {name}: replaced by an exactly-once one; {what} and its changelog are judged"
         yield f"plan: {self._planned.place}"
+        if self._planned.statements is None:
+            yield (
+                f"options: a compiled plan keeps none of its session, so {_ZONE} is UTC, and no other is set"
+                " beside those of its nodes"
+            )
         yield self.judge
+        if self._batch is not None and (difference := self._difference()):
+            yield difference
 
     # The tables that should be there.
 
@@ -180,8 +196,8 @@ class SqlFamily:
         rows = self._rows_at_end(records)
         if rows is None:
             return None
-        if self._batch is not None:
-            return self._batch.tables(rows)
+        if self._batch is not None and (tables := self._batch.tables(rows)) is not None:
+            return tables
         calm = self._calm.rows(records)
         return None if calm is None else self._final(calm)
 
@@ -200,6 +216,10 @@ class SqlFamily:
             found[table.name] += rows
         return found
 
+    def _are_right(self, changes: Mapping[str, list[Row]], tables: Tables) -> bool:
+        """Return whether the changes of each sink are sound, and come to its table."""
+        return all(is_right(end.sink, changes[name], tables[name], True) for name, end in self.sinks.items())
+
     def _final(self, rows: RowCounts) -> Tables:
         """Return the tables to which the rows of a run come."""
         changes = self._by_sink(rows.elements())
@@ -208,6 +228,31 @@ class SqlFamily:
     def _by_sink(self, rows: Any) -> dict[str, list[Row]]:
         rows = list(rows)
         return {name: list(end.sink.rows_of(rows)) for name, end in self.sinks.items()}
+
+    def _difference(self) -> str:
+        """Return how the statements in batch and runs without faults differ; "": they do not."""
+        differ, first, no_tables = 0, "", 0
+        for seed in range(_COMPARED):
+            records = self._draw(Random(seed))
+            calm, rows = self._calm.rows(records), self._rows_at_end(records)
+            if calm is None or rows is None or self._batch is None:
+                continue
+            tables, of_calm = self._batch.tables(rows), self._final(calm)
+            no_tables += tables is None
+            if tables is not None and tables != of_calm:
+                differ += 1
+                first = first or _first_difference(tables, of_calm)
+        said = []
+        if differ:
+            said.append(f"differ from the job's own run without faults in {differ}: {first}")
+        if no_tables:
+            said.append(f"cannot be executed by DuckDB in {no_tables}")
+        if not said:
+            return ""
+        return (
+            f"of {_COMPARED} workloads, the statements in batch {' and '.join(said)}; a scenario of that kind"
+            " is judged by its own run without faults"
+        )
 
     # What is found out before the first scenario.
 
@@ -252,6 +297,8 @@ class SqlFamily:
                 sizes.append({vertex.name: vertex.parallelism for vertex in graph.vertices})
         except UnsupportedPlan as error:
             raise FamilyError(f"{self.path}: {error}") from None
+        except MALFORMED as error:
+            raise FamilyError(f"{self.path}: {self._place_of(error)}{_said(error)}") from None
         vertices = sorted(graph.vertices, key=lambda vertex: not vertex.outputs)
         self.tasks: Vertices = {
             vertex.name: "keyed"
@@ -261,6 +308,19 @@ class SqlFamily:
         }
         edges = {edge.partitioner.kind for vertex in vertices for edge in vertex.inputs}
         self._has_forward_edges = bool(edges & {PartitionerKind.FORWARD, PartitionerKind.RESCALE})
+
+    def _place_of(self, error: Exception) -> str:
+        """Return which node has caused an error: the last of the first ones that cause it together."""
+        plan = self._planned.plan
+        calm = calm_scenario(self, {f"{name}.0": () for name in self.sources})
+        for number, node in enumerate(plan.nodes, 1):
+            self._planned = replace(self._planned, plan=replace(plan, nodes=plan.nodes[:number]))
+            try:
+                World(self, calm).job.build_graph()
+            except Exception as found:
+                if (type(found), str(found)) == (type(error), str(error)):
+                    return f"{node.place}: "
+        return ""
 
     def _look_at_calm_runs(self) -> None:
         """Find out what the job takes. Raises FamilyError if it fails without a fault."""
@@ -284,3 +344,19 @@ class SqlFamily:
     def _fails_with(self, nulls: Mapping[str, Sequence[int]]) -> bool:
         """Return whether the job fails without a fault where some columns have NULLs."""
         return any(self._calm.rows(self._draw(Random(seed), nulls)) is None for seed in range(_TRIALS))
+
+
+def _said(error: Exception) -> str:
+    """Return an error as the end of a line."""
+    if isinstance(error, UnsupportedPlan | InvalidPlan):
+        return " ".join(str(error).split())
+    return f"it is no compiled plan: {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _first_difference(batch: Tables, run: Tables) -> str:
+    """Return the first row that only one of two has."""
+    for name in batch:
+        for tables, others, where in ((batch, run, "in batch"), (run, batch, "in the run")):
+            if rows := sorted((tables[name] - others[name]).elements(), key=repr):
+                return f"{rows[0]} of {name} is only {where}"
+    return ""

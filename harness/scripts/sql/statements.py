@@ -5,6 +5,7 @@ Rules:
 - The ends are the harness's, so each connector becomes one that only declares which changes it sends or
   takes. These follow from connector and format; a connector that is not known appends, and takes any change.
 - Watermarks are made in the source, one for each split, as Kafka's source makes them.
+- Only what declares tables and views is executed: no statement that loads code, writes files or starts work.
 - SET becomes an option of the session. What the scenario decides is left out.
 """
 
@@ -24,6 +25,9 @@ _TABLE: Final = re.compile(
     r"CREATE\s+(TEMPORARY\s+)?TABLE\s+(IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.`]+)", re.IGNORECASE
 )
 _WITH: Final = re.compile(r"\)\s*(?P<with>WITH\s*\()", re.IGNORECASE)
+_VIEW: Final = re.compile(r"CREATE\s+(TEMPORARY\s+)?VIEW\b", re.IGNORECASE)
+_HARMLESS: Final = re.compile(r"(DROP|USE)\b", re.IGNORECASE)
+_PIECE: Final = re.compile(r"'(?:[^']|'')*'|`[^`]*`|[()]|\bAS\b", re.IGNORECASE)
 _OPTION: Final = re.compile(r"'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'")
 _KEY: Final = re.compile(r"\bPRIMARY\s+KEY\b", re.IGNORECASE)
 _OF_SCENARIOS: Final = ("parallelism.default", "execution.checkpointing.", "state.", "restart-strategy.")
@@ -67,6 +71,11 @@ def read_statements(text: str) -> Statements:
                 options[setting[1]] = setting[2]
         elif _INSERT.match(statement):
             inserts.append(Statement(line, statement))
+        elif not _declares(statement):
+            raise SqlScriptError(
+                f"line {line}: {' '.join(statement.split())[:40]!r} is not executed: only SET, USE, DROP,"
+                " CREATE TABLE without AS SELECT, CREATE VIEW and INSERT are"
+            )
         else:
             ddl.append(Statement(line, declared(statement)))
     return Statements(options, tuple(ddl), tuple(inserts))
@@ -88,6 +97,18 @@ def declared(statement: str) -> str:
     pairs = [] if connector is None else [("connector", DECLARED), *_changes(given, statement[:begins])]
     options = ", ".join([f"'{key}' = '{value}'" for key, value in pairs])
     return f"{statement[:begins]}{f'WITH ({options})' if pairs else ''}{statement[ends:]}"
+
+
+def _declares(statement: str) -> bool:
+    """Return whether a statement only declares something."""
+    if _TABLE.match(statement) is None:
+        return bool(_VIEW.match(statement) or _HARMLESS.match(statement))
+    depth = 0
+    for piece in _PIECE.finditer(statement):
+        if depth == 0 and piece[0].upper() == "AS":
+            return False
+        depth += {"(": 1, ")": -1}.get(piece[0], 0)
+    return True
 
 
 def _changes(given: Mapping[str, str], columns: str) -> list[tuple[str, str]]:

@@ -15,19 +15,10 @@ from onceproof.harness.model.family_places import address_of, family_names, load
 from onceproof.harness.scripts.sql.changelog import Sink, applied, corrected
 from onceproof.harness.scripts.sql.drawn_rows import rows_left
 from onceproof.harness.scripts.sql.statements import declared, read_statements
-from onceproof.harness.systems.flink import planner
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
-
-pytest.importorskip("duckdb")
 
 SCRIPTS = Path(__file__).parents[4] / "scenarios" / "sql"
 NAMES = ["totals", "revenue", "leaders"]
-
-
-@pytest.fixture(autouse=True)
-def no_planner(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(planner, "installed_python", lambda packages: None)
 
 
 def family_of(name):

@@ -1,0 +1,127 @@
+"""Scripts whose statements differ from the job without any fault, and plans that are malformed."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from onceproof.harness.commands.cli import main
+from onceproof.harness.model.exit_codes import PASSED, USAGE
+from onceproof.harness.model.family import Declared
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.scripts.sql.plans import digest_of
+from onceproof.harness.scripts.sql.statements import read_statements
+from onceproof.harness.systems.flink.sql_script import SqlScriptError
+
+TOTALS = Path(__file__).parents[4] / "scenarios" / "sql" / "totals.sql"
+
+
+def script_with(tmp_path, text, change=None):
+    """Return a script with a plan that is that of totals.sql, changed."""
+    kept = json.loads(TOTALS.with_suffix(".plan.json").read_text())
+    if change is not None:
+        change(kept["plan"])
+    kept["digest"] = digest_of(read_statements(text))
+    script = tmp_path / "changed.sql"
+    script.write_text(text)
+    script.with_suffix(".plan.json").write_text(json.dumps(kept))
+    return script
+
+
+def plan_with(tmp_path, change):
+    plan = json.loads(TOTALS.with_suffix(".plan.json").read_text())["plan"]
+    change(plan)
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(plan))
+    return path
+
+
+def node_of(plan, part):
+    return next(each for each in plan["nodes"] if part in each["type"])
+
+
+def run(path, tmp_path):
+    return main(["run", str(path), "--scenarios", "20", "--seed", "1", "--out", str(tmp_path / "out")])
+
+
+def test_difference_without_a_fault_is_said_and_no_violation(tmp_path):
+    script = script_with(tmp_path, TOTALS.read_text().replace("COUNT(*)", "COUNT(*) + 1"))
+    assert run(script, tmp_path) == PASSED
+    family = load_family(str(script))
+    assert any("differ from the job's own run without faults in" in note for note in family.notes())
+    records = family.generate(Random(2)).records
+    calm = sorted(family.calm_rows(records).elements(), key=repr)
+    assert family.expected(records, Declared(calm)) == calm
+    assert family.expected(records, Declared(calm[1:])) != calm[1:]
+
+
+def test_nothing_is_said_where_both_agree():
+    assert not any("workloads" in note for note in load_family(str(TOTALS)).notes())
+
+
+def test_what_duckdb_cannot_compute_is_judged_by_the_run(tmp_path):
+    script = script_with(
+        tmp_path, TOTALS.read_text().replace("AS BIGINT)", "AS TINYINT) * CAST(100 AS TINYINT)")
+    )
+    assert run(script, tmp_path) == PASSED
+    assert any("cannot be executed by DuckDB in" in note for note in load_family(str(script)).notes())
+
+
+def test_two_statements_write_one_sink(tmp_path):
+    def second(plan):
+        sink = node_of(plan, "exec-sink")
+        plan["nodes"].append({**sink, "id": 99})
+        edges = [each for each in plan["edges"] if each["target"] == sink["id"]]
+        plan["edges"] += [{**each, "target": 99} for each in edges]
+
+    assert run(plan_with(tmp_path, second), tmp_path) == PASSED
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("group-aggregate", "grouping", None),
+        ("group-aggregate", "grouping", ["a"]),
+        ("group-aggregate", "aggCalls", [{}]),
+        ("group-aggregate", "state", [{"index": 0, "ttl": "soon", "name": "s"}]),
+        ("exec-sink", "inputChangelogMode", ["ODD"]),
+        ("table-source-scan", "scanTableSource", {}),
+    ],
+)
+def test_malformed_node_is_one_line_that_names_it(part, key, value, tmp_path, capsys):
+    path = plan_with(tmp_path, lambda plan: node_of(plan, part).update({key: value}))
+    assert main(["run", str(path), "--scenarios", "1"]) == USAGE
+    said = capsys.readouterr().err
+    assert "changed.json: " in said
+    assert "Traceback" not in said
+    assert "soon" in said or "node " in said
+
+
+def test_compiled_plan_says_which_options_are_assumed(tmp_path):
+    family = load_family(str(plan_with(tmp_path, lambda plan: None)))
+    assert any("table.local-time-zone is UTC" in note for note in family.notes())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ADD JAR '/tmp/a.jar'",
+        "COMPILE PLAN 'file:///tmp/a' FOR INSERT INTO a SELECT 1",
+        "CREATE FUNCTION f AS 'a.B' USING JAR '/tmp/a.jar'",
+        "CREATE TABLE t WITH ('connector' = 'kafka') AS SELECT 1",
+        "DELETE FROM a",
+        "CALL sys.procedure()",
+    ],
+)
+def test_statement_that_does_more_than_declare_is_refused(statement):
+    with pytest.raises(SqlScriptError, match=r"line 1: .* is not executed"):
+        read_statements(f"{statement}; INSERT INTO a SELECT 1")
+
+
+def test_statements_that_declare_are_taken():
+    text = (
+        "CREATE TEMPORARY TABLE t (a INT, b AS a + 1) COMMENT 'same AS x' WITH ('connector' = 'kafka');"
+        " CREATE VIEW v AS SELECT a FROM t; USE CATALOG c; DROP VIEW v; INSERT INTO a SELECT 1"
+    )
+    assert len(read_statements(text).ddl) == 4
