@@ -6,7 +6,7 @@ Rules:
   and a fraction of a second for each statement.
 - A request and its answer are one line of JSON each (``client/planner_client.py`` lists their fields).
 - A statement that the planner refuses is a PlanningFailed with the planner's own words. A planner that does
-  not start, ends or says nothing sensible is a PlannerBroken, of one line.
+  not start, ends, gives no answer in time or says nothing sensible is a PlannerBroken, of one line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
@@ -26,6 +28,8 @@ JAVA_SOURCES: Final = (CLIENT / "DeclaredTableFactory.java",)
 FACTORY: Final = "onceproof.DeclaredTableFactory"
 """The class that the jar of the planner names as a factory of tables."""
 _ENDS_S: Final = 10.0
+ANSWERS_S: Final = 600.0
+"""How long an answer may take: it only ends a planner that hangs, on a machine however slow."""
 
 
 class PlannerHome(msgspec.Struct, frozen=True):
@@ -81,10 +85,17 @@ def renumbered(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Planner:
-    """One planner process; it is a context manager, and ``close`` ends it."""
+    """One planner process; it is a context manager, and ``close`` ends it.
 
-    def __init__(self, home: PlannerHome) -> None:
+    Args:
+        home: where the planner is.
+        answers_s: after how many seconds without an answer the process is killed.
+    """
+
+    def __init__(self, home: PlannerHome, answers_s: float = ANSWERS_S) -> None:
         self._home = home
+        self._answers_s = answers_s
+        self._is_late = False
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[bytes] | None = None
 
@@ -104,12 +115,13 @@ class Planner:
         process = self._started()
         assert process.stdin is not None
         line = msgspec.json.encode(request).decode()
-        try:
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
-        except OSError:
-            raise self._broken("ended") from None
-        answer = self._answer(process)
+        with self._deadline(process):
+            try:
+                process.stdin.write(f"{line}\n")
+                process.stdin.flush()
+            except OSError:
+                raise self._broken("ended") from None
+            answer = self._answer(process)
         if (error := answer.get("error")) is not None:
             raise PlanningFailed(error, answer.get("schema"))
         return {**answer, "plan": renumbered(answer["plan"])} if "plan" in answer else answer
@@ -120,7 +132,9 @@ class Planner:
         if process is not None:
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.close()
+            with suppress(OSError):
+                # What a process that has ended was not told is still in the buffer.
+                process.stdin.close()
             try:
                 process.wait(_ENDS_S)
             except subprocess.TimeoutExpired:
@@ -151,9 +165,27 @@ class Planner:
             )
         except OSError as error:
             raise PlannerBroken(f"Flink's planner does not start: {error}") from None
-        if not self._answer(self._process).get("ready"):
-            raise self._broken("did not start")
+        with self._deadline(self._process):
+            if not self._answer(self._process).get("ready"):
+                raise self._broken("did not start")
         return self._process
+
+    @contextmanager
+    def _deadline(self, process: subprocess.Popen[str]) -> Iterator[None]:
+        """Kill the process when the block takes too long; then reading from it ends."""
+        self._is_late = False
+
+        def expire() -> None:
+            self._is_late = True
+            process.kill()
+
+        timer = threading.Timer(self._answers_s, expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
         assert process.stdout is not None
@@ -167,6 +199,8 @@ class Planner:
         return answer
 
     def _broken(self, what: str) -> PlannerBroken:
+        if self._is_late:
+            what = f"gave no answer within {self._answers_s:g} s"
         last = ""
         if self._log is not None:
             self._log.seek(0)
