@@ -50,14 +50,15 @@ class JoinSpec(Struct, frozen=True):
     @property
     def left_not_null(self) -> tuple[int, ...]:
         """The key columns of the left side in which NULL matches nothing."""
-        return tuple([key for key, filters in zip(self.left_keys, self.filters_null, strict=True) if filters])
+        return self._not_null(self.left_keys)
 
     @property
     def right_not_null(self) -> tuple[int, ...]:
         """The key columns of the right side in which NULL matches nothing."""
-        return tuple(
-            [key for key, filters in zip(self.right_keys, self.filters_null, strict=True) if filters]
-        )
+        return self._not_null(self.right_keys)
+
+    def _not_null(self, keys: Sequence[int]) -> tuple[int, ...]:
+        return tuple([key for key, filters in zip(keys, self.filters_null, strict=True) if filters])
 
 
 def read_join(data: Mapping[str, Any]) -> JoinSpec:
