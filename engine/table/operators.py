@@ -202,6 +202,7 @@ class TableOperator(FunctionOperator):
     """
 
     uses_time = True
+    timers: Timers | None = None
     function: TableFunction
 
     def __init__(

@@ -118,6 +118,10 @@ class EventTimeBundles(Operator):
             self._advance()
         return []
 
+    def next_due_ms(self, wall_clock: WallClock) -> int | None:
+        """Return None: watermarks move it, no clock does."""
+        return None
+
     def _advance(self) -> None:
         self._downstream.watermark(self._current)
         if self._current < MAX_WATERMARK:

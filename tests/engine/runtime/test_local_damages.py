@@ -15,7 +15,7 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.local import execute
 from onceproof.engine.runtime.recovery import FINISHED
 from onceproof.engine.runtime.storage import LocalCheckpointStorage, MemoryCheckpointStorage, StorageError
-from onceproof.engine.state.file_envelope import DamagedFile
+from onceproof.engine.state.file_envelope import FORMAT_VERSION, DamagedFile
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -69,7 +69,7 @@ def truncated(data):
 
 
 def newer(data):
-    return data[:8] + b"\0\2" + data[10:]
+    return data[:8] + (FORMAT_VERSION + 1).to_bytes(2, "big") + data[10:]
 
 
 def foreign(data):
@@ -78,7 +78,12 @@ def foreign(data):
 
 @pytest.mark.parametrize(
     ("damage", "said"),
-    [(flipped, "damaged"), (truncated, "truncated"), (newer, "newer than 1"), (foreign, "no ")],
+    [
+        (flipped, "damaged"),
+        (truncated, "truncated"),
+        (newer, f"newer than {FORMAT_VERSION}"),
+        (foreign, "no "),
+    ],
 )
 @pytest.mark.parametrize("kind", ["metadata", "state"])
 def test_a_damaged_checkpoint_is_one_clear_line_and_nothing_is_touched(job, kind, damage, said):
