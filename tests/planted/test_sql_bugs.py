@@ -5,9 +5,8 @@ import pytest
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.mutants import mutants_of
 from onceproof.harness.trials.mutant_trials import measure
+from tests.harness.scripts.sql.conftest import no_planner as no_planner
 from tests.planted import sql_bugs
-
-pytest.importorskip("duckdb")
 
 BUGS = mutants_of(sql_bugs)
 SCENARIOS = 60

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any, Final
 
@@ -22,17 +22,17 @@ from sqlglot import exp
 from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
 from onceproof.engine.table.values import NANOS_PER_MS, Row
 from onceproof.harness.scripts.sql.changelog import RowCounts
-from onceproof.harness.scripts.sql.dialect import MACROS, Translated, translated_expression
+from onceproof.harness.scripts.sql.dialect import INTEGER_MACROS, MACROS, Translated, translated_expression
 from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
-from onceproof.harness.scripts.sql.statements import Statements
+from onceproof.harness.scripts.sql.statements import CREATE_TABLE, CREATE_VIEW, Statements
 from onceproof.harness.scripts.sql.windows import Untranslatable, split_at_commas
 
 _TABLE: Final = re.compile(
-    r"CREATE\s+(?:TEMPORARY\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.`]+)\s*\((.*)\)\s*(?:COMMENT\s+'.*'\s*)?"
-    r"(?:PARTITIONED\s.*|WITH\s*\(.*)",
+    rf"{CREATE_TABLE}\s*\((?P<columns>.*)\)\s*(?:COMMENT\s+'.*'\s*)?(?:PARTITIONED\s.*|WITH\s*\(.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_VIEW: Final = re.compile(r"CREATE\s+(TEMPORARY\s+)?VIEW\b", re.IGNORECASE)
+_VIEW: Final = re.compile(CREATE_VIEW, re.IGNORECASE)
+_QUERY: Final = re.compile(rf"INSERT\b|{CREATE_VIEW}", re.IGNORECASE)
 _COLUMN: Final = re.compile(r"(`[^`]+`|\w+)\s+(AS\s+)?(.*)", re.IGNORECASE | re.DOTALL)
 _NO_COLUMN: Final = re.compile(r"(WATERMARK|PRIMARY|CONSTRAINT|UNIQUE)\b", re.IGNORECASE)
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'|`[^`]*`")
@@ -41,6 +41,18 @@ _BY_CLOCK: Final = re.compile(
     r"|UUID)\b",
     re.IGNORECASE,
 )
+_SAME_ROWS: Final = (
+    "table.local-time-zone",
+    "table.exec.state.ttl",
+    "table.exec.mini-batch.",
+    "table.exec.source.idle-timeout",
+    "table.exec.resource.",
+    "table.exec.async-",
+    "table.optimizer.",
+    "pipeline.",
+    "sql-client.",
+)
+"""The options that change no row of a table's end."""
 _CLOCK: Final = "what depends on the clock or on chance"
 _ZONE: Final = "table.local-time-zone"
 _MATCHES: Final = re.compile(r"\bMATCH_RECOGNIZE\b", re.IGNORECASE)
@@ -53,6 +65,8 @@ _ISOLATED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "lock_configuration": "true",
 }
 _EPOCH: Final = datetime(1970, 1, 1)
+_LONGEST: Final = 2_147_483_647
+"""The length of a STRING."""
 _MICROSECONDS: Final = 6
 _PLAIN: Final = {"BOOLEAN": "BOOLEAN", "INT": "INTEGER", "FLOAT": "REAL", "DATE": "DATE", "TIME": "TIME"}
 
@@ -79,8 +93,11 @@ class Batch:
         """Whether a column of a source is left out, as it is the time of the clock."""
         if statements.options.get(_ZONE, "UTC").upper() != "UTC":
             raise Untranslatable("times of another zone than UTC")
+        for option, value in statements.options.items():
+            if not option.startswith(_SAME_ROWS):
+                raise Untranslatable(f"the option {option} = {value}")
         try:
-            for macro in MACROS:
+            for macro in self._macros(statements):
                 self._connection.execute(macro)
             for statement in statements.ddl:
                 self._declare(statement.text)
@@ -101,7 +118,7 @@ class Batch:
         except (duckdb.Error, TypeError, ValueError, OverflowError):
             return None
 
-    def _computed(self, rows: Mapping[str, Iterable[Row]]) -> dict[str, RowCounts]:
+    def _computed(self, rows: Mapping[str, Iterable[Row]]) -> dict[str, RowCounts] | None:
         for name, own in rows.items():
             self._connection.execute(f'DELETE FROM "{name} rows"')
             types = self._sources[name].end.type.types
@@ -123,7 +140,26 @@ class Batch:
                     for convert, value in zip(out_of, row, strict=True)
                 ]
                 found[name][sink.cells(cells)] += 1
+        if any(_has_two_of_a_key(self._sinks[name], rows_of) for name, rows_of in found.items()):
+            return None
         return found
+
+    def _macros(self, statements: Statements) -> Sequence[str]:
+        """Return the macros for the numbers that a script has. Raises Untranslatable."""
+        texts = [each.text for each in (*statements.ddl, *statements.inserts)]
+        kinds = {kind.root for source in self._sources.values() for kind in source.end.type.types}
+        divides = False
+        for text in texts:
+            if (table := _TABLE.fullmatch(text.strip())) is None:
+                if _QUERY.match(text):
+                    translated = Translated(text)
+                    divides, kinds = divides or translated.divides, kinds | translated.kinds
+                continue
+            for part in split_at_commas(table["columns"]):
+                divides = divides or "/" in _LITERAL.sub("", part)
+        if divides and "DECIMAL" in kinds:
+            raise Untranslatable("divisions and averages beside numbers of DECIMAL")
+        return MACROS if kinds & {"FLOAT", "DOUBLE"} else INTEGER_MACROS
 
     def _declare(self, statement: str) -> None:
         """Make what a statement declares."""
@@ -135,8 +171,8 @@ class Batch:
             self._names.add(name)
         elif (table := _TABLE.fullmatch(statement.strip())) is None:
             raise Untranslatable(f"the statement {' '.join(statement.split())[:40]}")
-        elif (name := table[1].rpartition(".")[2].strip("`")) in self._sources:
-            self._declare_source(name, table[2])
+        elif (name := table["name"].rpartition(".")[2].strip("`")) in self._sources:
+            self._declare_source(name, table["columns"])
 
     def _declare_source(self, name: str, columns: str) -> None:
         fields = self._sources[name].end.type.fields
@@ -164,7 +200,7 @@ class Batch:
         columns = columns or [each.name for each in fields]
         names = [f"c{number}" for number in range(len(columns))]
         place = dict(zip(columns, names, strict=True))
-        selected = [f"CAST({place.get(each.name, 'NULL')} AS {type_name(each.type)})" for each in fields]
+        selected = [_as_in_sink(place.get(each.name, "NULL"), each.type) for each in fields]
         query = f"SELECT {', '.join(selected)} FROM ({translated.query()}) AS q({', '.join(names)})"
         self._connection.execute(query).fetchall()
         self._queries.append((name, query))
@@ -200,6 +236,18 @@ class Batch:
     def _check_name(self, name: str, database: str) -> None:
         if database or name not in self._names:
             raise Untranslatable(f"the table {database}{'.' if database else ''}{name}")
+
+
+def _has_two_of_a_key(end: SinkTable, rows: RowCounts) -> bool:
+    """Return whether a key has several rows: which one is left depends on the order of arrival."""
+    sink = end.sink
+    return sink.key is not None and len({sink.identity(row) for row in rows}) < rows.total()
+
+
+def _as_in_sink(column: str, kind: LogicalType) -> str:
+    """Return a column with the type of a sink's, to which Flink casts."""
+    cast = f"CAST({column} AS {type_name(kind)})"
+    return f"left({cast}, {kind.precision})" if kind.root == "VARCHAR" and kind.precision < _LONGEST else cast
 
 
 def type_name(kind: LogicalType) -> str:

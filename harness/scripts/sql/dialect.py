@@ -4,7 +4,8 @@ Rules:
 
 - sqlglot reads and writes; only what is listed here is taken, because it means the same in both. Anything
   else is Untranslatable, and the script is judged by its own runs instead.
-- Division and averages of integers are cut to integers, as in Flink.
+- Division and averages of integers are cut to integers toward zero, as in Flink, and keep all digits where a
+  script has integers only. Those of DECIMAL have other digits in Flink, so they are Untranslatable.
 - An aggregate without GROUP BY has no row as long as it has no input: a stream has not sent one.
 """
 
@@ -104,10 +105,17 @@ _KNOWN: Final = frozenset(
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _TYPES: Final = frozenset({*_NUMBERS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"})
 _INTEGERS: Final = "('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT')"
+_FIELDS: Final = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
+"""The parts of a time that both number alike."""
 _TIMES: Final = ("TO_TIMESTAMP_LTZ",)
 _US_OF_DIGITS: Final = {"0": 1_000_000, "3": 1_000}
 DIVIDED: Final = "flink_divided"
 AVERAGE: Final = "flink_average"
+INTEGER_MACROS: Final = (
+    f"CREATE MACRO {DIVIDED}(a, b) AS a // b",
+    f"CREATE MACRO {AVERAGE}(a) AS sum(a) // count(a)",
+)
+"""Those of a script that has integers only: // cuts toward zero."""
 MACROS: Final = (
     f"CREATE MACRO {DIVIDED}(a, b) AS CASE WHEN typeof(a) IN {_INTEGERS} AND typeof(b) IN {_INTEGERS}"
     " THEN trunc(a / b) ELSE a / b END",
@@ -143,6 +151,10 @@ class Translated:
             raise Untranslatable("a statement that sqlglot does not read") from None
         for node in tree.walk():
             _check(node)
+        self.divides = tree.find(exp.Div, exp.Avg) is not None
+        """Whether there is a division or an average."""
+        self.kinds = {_kind_of(node) for node in tree.find_all(exp.Cast, exp.Literal)}
+        """The types of casts and of literals."""
         self.tree: exp.Expr = tree.transform(_changed)
 
     def query(self) -> str:
@@ -170,12 +182,24 @@ def translated_expression(text: str) -> str:
     )
 
 
+def _kind_of(node: exp.Expr) -> str:
+    if isinstance(node, exp.Cast):
+        return str(node.to.this.value).upper()
+    if node.is_string or node.is_int:
+        return ""
+    return "DOUBLE" if "E" in node.name.upper() else "DECIMAL"
+
+
 def _check(node: exp.Expr) -> None:
     match node:
         case exp.Anonymous() if node.name.upper() not in _TIMES:
             raise Untranslatable(f"the function {node.name}")
         case exp.Cast() if str(node.to.this.value).upper() not in _TYPES:
             raise Untranslatable(f"a cast to {node.to.sql()}")
+        case exp.Extract() if node.name.upper() not in _FIELDS:
+            raise Untranslatable(f"EXTRACT of {node.name}")
+        case exp.Avg() if isinstance(node.this, exp.Distinct) or isinstance(node.parent, exp.Filter):
+            raise Untranslatable("AVG of DISTINCT values or with FILTER")
         case exp.Table() if node.args.get("version") is not None:
             raise Untranslatable("a temporal join")
         case exp.Limit() if not node.parent or node.parent.args.get("order") is None:

@@ -13,15 +13,17 @@ Rules:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
+from fractions import Fraction
 from random import Random
 from typing import Any, Final
 
 from onceproof.engine.table.expressions.registry import compile_expression
+from onceproof.engine.table.nodes.windows import iso_duration_ms
 from onceproof.engine.table.operators import Moment
-from onceproof.engine.table.plans import Node, Plan
+from onceproof.engine.table.plans import InvalidPlan, Node, Plan
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
 from onceproof.engine.table.values import (
@@ -46,9 +48,10 @@ _NULL: Final = 0.1
 _WORDS: Final = ("ada", "bob", "cy", "dora")
 _MOST_ROWS: Final = 30
 _STEPS_MS: Final = (0, 0, 1, 1000, 7000)
-_DURATION: Final = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?")
 _DROPS: Final = ("window", "over", "match", "temporal", "interval", "sort")
 """In the types of the nodes that drop late rows, or clear what they would meet."""
+_UNITS: Final = (Fraction(1), Fraction(1, 1000), Fraction(1000))
+"""How many units a millisecond has, in a column of integers that says the event time."""
 _TIMESTAMPS: Final = ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
@@ -80,9 +83,9 @@ def _durations_in(node: Node) -> Iterator[int]:
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-        elif isinstance(value, str) and (match := _DURATION.fullmatch(value)):
-            hours, minutes, seconds = [float(each or 0) for each in match.groups()]
-            yield round(((hours * 60 + minutes) * 60 + seconds) * 1000)
+        elif isinstance(value, str) and value.startswith("P"):
+            with suppress(InvalidPlan):
+                yield iso_duration_ms(value)
 
 
 class RowDrawer:
@@ -121,6 +124,7 @@ class RowDrawer:
             self._rowtime = compile_expression(table.rowtime, scope)
             self._watermark = compile_expression(table.watermark, scope)
             self._time_column = next(_columns_in(table.rowtime), None)
+        self._units = self._units_per_ms()
 
     @property
     def nullable_columns(self) -> list[int]:
@@ -194,12 +198,27 @@ class RowDrawer:
         for column, kind in enumerate(self._types):
             is_null = chance.chance(_NULL) and column in nulls
             value = (
-                time_value(kind, at_ms)
+                time_value(kind, at_ms, self._units)
                 if column == self._time_column or kind.root in _TIMESTAMPS
                 else drawn_value(chance, kind)
             )
             row.append(None if is_null else value)
         return tuple(row)
+
+    def _units_per_ms(self) -> Fraction:
+        """Return in which units the column of event time is, if it has integers."""
+        column = self._time_column
+        if column is None or self._types[column].root not in INTEGERS:
+            return _UNITS[0]
+        for units in _UNITS:
+            value = time_value(self._types[column], FIRST_MS, units)
+            with suppress(ArithmeticError, ValueError):
+                time = self._rowtime(
+                    tuple([value if each == column else None for each in range(len(self._types))])
+                )
+                if time == FIRST_MS * NANOS_PER_MS:
+                    return units
+        return _UNITS[0]
 
     def _on_time(self, changes: Sequence[Change]) -> list[Change]:
         """Return the changes without those that are behind the watermark of all before them."""
@@ -292,11 +311,15 @@ def _columns_in(expression: Any) -> Iterator[int]:
             yield from _columns_in(value)
 
 
-def time_value(kind: LogicalType, at_ms: int) -> Any:
-    """Return a time in a column of some type."""
+def time_value(kind: LogicalType, at_ms: int, units_per_ms: Fraction = _UNITS[0]) -> Any:
+    """Return a time in a column of some type.
+
+    Args:
+        units_per_ms: of a column of integers.
+    """
     if kind.root in TEXTS:
         return timestamp_text(at_ms * NANOS_PER_MS, 3, " ")
-    return at_ms * NANOS_PER_MS if kind.root in _TIMESTAMPS else at_ms
+    return at_ms * NANOS_PER_MS if kind.root in _TIMESTAMPS else int(at_ms * units_per_ms)
 
 
 def drawn_value(chance: Chance, kind: LogicalType) -> Any:

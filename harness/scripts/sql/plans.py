@@ -3,7 +3,8 @@
 Rules:
 
 - A plan is kept under a digest of the statements, the options and Flink's version, in the cache of the user.
-  Then neither Flink nor Java is needed: workers, replays and other commands read it.
+  Then neither Flink nor Java is needed: workers, replays and other commands read it. A cache that cannot be
+  written keeps none.
 - A kept plan may stand beside its script, as ``revenue.plan.json`` of ``revenue.sql``, so that a machine
   without Flink has it. It counts if its digest is that of the script.
 - A file of JSON is a compiled plan itself, and is taken as it is.
@@ -12,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -52,7 +54,7 @@ class PlannedScript(msgspec.Struct, frozen=True):
     """None: a plan was given without them."""
     plan: Plan
     place: Path
-    """Where the plan is kept."""
+    """Where the plan is kept; the script if nowhere."""
 
 
 def plan_of(path: Path) -> PlannedScript:
@@ -74,11 +76,8 @@ def plan_of(path: Path) -> PlannedScript:
         if found is not None and found.digest == digest:
             return PlannedScript(statements, _read(path, found.plan), place)
     plan = _asked(path, statements)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    writing = kept.with_name(f"{kept.name}.new")
-    writing.write_bytes(msgspec.json.format(msgspec.json.encode(KeptPlan(digest, VERSION, plan)), indent=1))
-    writing.replace(kept)
-    return PlannedScript(statements, _read(path, plan), kept)
+    place = kept if _keep(kept, KeptPlan(digest, VERSION, plan)) else path
+    return PlannedScript(statements, _read(path, plan), place)
 
 
 def digest_of(statements: Statements) -> str:
@@ -93,6 +92,20 @@ def _kept(place: Path) -> KeptPlan | None:
         return msgspec.json.decode(place.read_bytes(), type=KeptPlan)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def _keep(place: Path, plan: KeptPlan) -> bool:
+    """Write a plan, whole or not at all; return whether it is kept."""
+    content = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+            writing = Path(folder) / place.name
+            writing.write_bytes(content)
+            writing.replace(place)
+    except OSError:
+        return False
+    return True
 
 
 def _as_json(path: Path, text: str) -> dict[str, Any]:

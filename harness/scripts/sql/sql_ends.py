@@ -44,6 +44,8 @@ MALFORMED: Final = (
     AssertionError,
 )
 """What is raised for a plan whose nodes are not as the planner writes them."""
+_DIGITS: Final = {"FLOAT": 6, "DOUBLE": 9}
+"""As many are the same in whatever order numbers are added."""
 _INSERTS: Final = (0,)
 
 
@@ -212,11 +214,14 @@ def _cell_encoder(kind: LogicalType) -> Callable[[Any], Any]:
     encode = encoder(kind)
     if kind.root in _NESTED:
         return lambda value: None if value is None else json.dumps(encode(value))
-    if kind.root in ("FLOAT", "DOUBLE"):
-        return lambda value: None if value is None else _rounded(encode(value))
+    if kind.root in _DIGITS:
+        digits = _DIGITS[kind.root]
+        return lambda value: None if value is None else _rounded(encode(value), digits)
     return encode
 
 
-def _rounded(value: float | str) -> float | str:
-    """Return a number without the digits in which sums in another order differ."""
-    return float(f"{value:.9g}") if isinstance(value, float) else value
+def _rounded(value: float | str, digits: int) -> float | str:
+    """Return a number without the digits in which sums in another order differ; next to zero it is zero."""
+    if not isinstance(value, float):
+        return value
+    return 0.0 if abs(value) < 10**-digits else float(f"{value:.{digits}g}")

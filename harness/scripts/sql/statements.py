@@ -21,11 +21,12 @@ from onceproof.harness.systems.flink.sql_script import SqlScriptError, numbered_
 
 _SET: Final = re.compile(r"SET\s+'?([\w.-]+)'?\s*=\s*'?(.*?)'?\s*", re.IGNORECASE | re.DOTALL)
 _INSERT: Final = re.compile(r"INSERT\s+(INTO|OVERWRITE)\s", re.IGNORECASE)
-_TABLE: Final = re.compile(
-    r"CREATE\s+(TEMPORARY\s+)?TABLE\s+(IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.`]+)", re.IGNORECASE
-)
+CREATE_TABLE: Final = r"CREATE\s+(?:TEMPORARY\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?(?P<name>[\w.`]+)"
+"""How a statement begins that creates a table."""
+CREATE_VIEW: Final = r"CREATE\s+(?:TEMPORARY\s+)?VIEW\b"
+_TABLE: Final = re.compile(CREATE_TABLE, re.IGNORECASE)
 _WITH: Final = re.compile(r"\)\s*(?P<with>WITH\s*\()", re.IGNORECASE)
-_VIEW: Final = re.compile(r"CREATE\s+(TEMPORARY\s+)?VIEW\b", re.IGNORECASE)
+_VIEW: Final = re.compile(CREATE_VIEW, re.IGNORECASE)
 _HARMLESS: Final = re.compile(r"(DROP|USE)\b", re.IGNORECASE)
 _PIECE: Final = re.compile(r"'(?:[^']|'')*'|`[^`]*`|[()]|\bAS\b", re.IGNORECASE)
 _OPTION: Final = re.compile(r"'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'")
@@ -89,7 +90,7 @@ def declared(statement: str) -> str:
     if not found:
         return statement
     begins = found[-1].start("with")
-    ends = _closing(statement, found[-1].end("with"))
+    ends = closing(statement, found[-1].end("with"))
     given = dict(_OPTION.findall(statement[begins:ends]))
     connector = given.get("connector")
     if connector == DECLARED:
@@ -128,9 +129,11 @@ def _changes(given: Mapping[str, str], columns: str) -> list[tuple[str, str]]:
     return [("mode", sends), ("sink-mode", takes), ("pushed-watermarks", "true")]
 
 
-def _closing(text: str, place: int) -> int:
-    """Return the place behind the bracket that closes the one before ``place``."""
-    for piece in re.compile(r"'(?:[^']|'')*'|\)").finditer(text, place):
-        if piece[0] == ")":
+def closing(text: str, place: int) -> int:
+    """Return the place behind the bracket that closes the one before ``place``; the end if none does."""
+    depth = 1
+    for piece in re.compile(r"'(?:[^']|'')*'|[()]").finditer(text, place):
+        depth += {"(": 1, ")": -1}.get(piece[0], 0)
+        if depth == 0:
             return piece.end()
     return len(text)

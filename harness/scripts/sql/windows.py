@@ -12,6 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from onceproof.harness.scripts.sql.statements import closing
+
 
 class Untranslatable(Exception):
     """What has no exact translation; the message is the end of a sentence that says why."""
@@ -53,10 +55,10 @@ def without_windows(text: str, first: int) -> tuple[str, list[WindowView]]:
     while opening := _OPENING.search(text):
         begins = opening.end("kind")
         begins = text.index("(", begins) + 1
-        ends = _closing(text, begins)
+        ends = closing(text, begins)
         arguments = _split(text[begins : ends - 1])
         if opening["table"]:
-            ends = _closing(text, ends)
+            ends = closing(text, ends)
         name = f"windows_{first + len(views)}"
         views.append(_view(name, opening["kind"].upper(), arguments))
         text = f"{text[: opening.start()]} {name} {text[ends:]}"
@@ -76,9 +78,9 @@ def _view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
     if source is None or time is None:
         raise Untranslatable(f"the arguments of {kind}")
     lengths: dict[str, int] = {}
-    for name, argument in zip(_ARGUMENTS[kind], arguments[2:], strict=False):
+    for usual, argument in zip(_ARGUMENTS[kind], arguments[2:], strict=False):
         named = _NAME.match(argument)
-        lengths[named[1].upper() if named else name] = microseconds(_NAME.sub("", argument, count=1))
+        lengths[named[1].upper() if named else usual] = microseconds(_NAME.sub("", argument, count=1))
     table, column = source[1].replace("`", '"'), time[1].replace("`", '"')
     at, offset = f"epoch_us({column})", lengths.get("OFFSET", 0)
     size = lengths.get("SIZE", 0)
@@ -121,16 +123,6 @@ def _sessions(table: str, at: str, keys: str | None, gap: int) -> str:
         f"SELECT *, min({at}) OVER ({within}) AS begins, max({at}) OVER ({within}) + {gap} AS ends FROM"
         f" (SELECT *, {counted} AS session FROM (SELECT *, {opens} AS opens FROM {table}))"
     )
-
-
-def _closing(text: str, place: int) -> int:
-    """Return the place behind the bracket that closes the one before ``place``."""
-    depth = 1
-    for piece in re.compile(r"'(?:[^']|'')*'|[()]").finditer(text, place):
-        depth += {"(": 1, ")": -1}.get(piece[0], 0)
-        if depth == 0:
-            return piece.end()
-    raise Untranslatable("brackets that do not close")
 
 
 def _split(text: str) -> list[str]:

@@ -1,16 +1,21 @@
 """The statements of a script over all rows at once: what is computed, and what is refused."""
 
 from pathlib import Path
+from random import Random
 
 import duckdb
 import pytest
 
 from onceproof.engine.table.table_ends import TableEnd
+from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import read_type
 from onceproof.harness.scripts.sql.batch import Batch
+from onceproof.harness.scripts.sql.drawn_rows import FIRST_MS, RowDrawer
 from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.scripts.sql.windows import Untranslatable
+
+TIMES = {"k": "VARCHAR(2147483647)", "at": "TIMESTAMP(3)"}
 
 
 def end_of(name, columns, key=(), mode="append"):
@@ -62,6 +67,12 @@ def test_window_over_an_undeclared_table_is_refused():
         batch_of(f"INSERT INTO s {query}")
 
 
+def test_window_over_a_declared_table_is_read():
+    query = "SELECT k, v FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(seen), SIZE => INTERVAL '1' HOUR))"
+    source = {"k": "VARCHAR(2147483647)", "seen": "TIMESTAMP(3)", "v": "INT"}
+    assert result(f"INSERT INTO s {query}", [("a", 0, 1)], source=source) == [("a", 1)]
+
+
 def test_own_names_of_a_query_are_known():
     query = "INSERT INTO s WITH c AS (SELECT k, v FROM t) SELECT k, v FROM c"
     assert result(query, [("a", 1)]) == [("a", 1)]
@@ -86,3 +97,84 @@ def test_unused_time_of_the_clock_is_left_out(query):
 def test_used_time_of_the_clock_is_refused(query):
     with pytest.raises(Untranslatable, match="clock"):
         batch_of(f"INSERT INTO s {query}", before="CREATE TABLE t (k STRING, v INT, p AS PROCTIME())")
+
+
+@pytest.mark.parametrize("field", ["DOW", "ISODOW", "MILLISECOND", "EPOCH", "DOY"])
+def test_parts_of_a_time_that_differ_are_refused(field):
+    with pytest.raises(Untranslatable, match=f"EXTRACT of {field}"):
+        batch_of(f"INSERT INTO s SELECT k, EXTRACT({field} FROM at) FROM t", source=TIMES)
+
+
+def test_parts_of_a_time_that_are_the_same_are_taken():
+    query = "INSERT INTO s SELECT k, EXTRACT(HOUR FROM at) FROM t"
+    assert result(query, [("a", 7_200_000_000_000)], source=TIMES) == [("a", 2)]
+
+
+@pytest.mark.parametrize("average", ["AVG(DISTINCT v)", "AVG(v) FILTER (WHERE v > 1)"])
+def test_averages_of_some_values_are_refused(average):
+    with pytest.raises(Untranslatable, match="AVG of DISTINCT"):
+        batch_of(f"INSERT INTO s SELECT k, {average} FROM t GROUP BY k")
+
+
+def test_text_is_cut_to_the_length_of_the_sink():
+    sink = {"k": "VARCHAR(2)", "v": "BIGINT"}
+    assert result("INSERT INTO s SELECT k, v FROM t", [("abc", 1)], sink=sink) == [("ab", 1)]
+
+
+@pytest.mark.parametrize("name", ["table.exec.sink.not-null-enforcer", "table.exec.legacy-cast-behaviour"])
+def test_option_that_may_change_rows_is_refused(name):
+    with pytest.raises(Untranslatable, match=f"the option {name}"):
+        batch_of(f"SET '{name}' = 'DROP'; INSERT INTO s SELECT k, v FROM t")
+
+
+def test_several_rows_of_a_key_have_no_tables():
+    assert result("INSERT INTO s SELECT k, v FROM t", [("a", 1), ("a", 2)], key=(0,)) is None
+    assert result("INSERT INTO s SELECT k, v FROM t", [("a", 1), ("b", 2)], key=(0,)) == [("a", 1), ("b", 2)]
+
+
+def test_integers_are_divided_toward_zero_with_all_digits():
+    source = {"k": "VARCHAR(2147483647)", "v": "BIGINT"}
+    large = 2**53 + 1
+    rows = [("a", large), ("b", -7)]
+    assert result("INSERT INTO s SELECT k, v / 1 FROM t", rows, source=source) == [("a", large), ("b", -7)]
+    assert result("INSERT INTO s SELECT k, v / 2 FROM t", rows, source=source)[1] == ("b", -3)
+    averages = "INSERT INTO s SELECT k, AVG(v) FROM t GROUP BY k"
+    assert result(averages, [*rows, ("b", -6)], source=source) == [("a", large), ("b", -6)]
+
+
+@pytest.mark.parametrize("value", ["v / 2", "AVG(v)"])
+def test_division_of_decimals_is_refused(value):
+    source = {"k": "VARCHAR(2147483647)", "v": "DECIMAL(10, 2)"}
+    with pytest.raises(Untranslatable, match="DECIMAL"):
+        batch_of(f"INSERT INTO s SELECT MAX(k), {value} FROM t GROUP BY k, v", source=source)
+    with pytest.raises(Untranslatable, match="DECIMAL"):
+        batch_of("INSERT INTO s SELECT k, v / 2.5 FROM t")
+
+
+def test_what_sums_in_another_order_leave_is_no_difference():
+    sink = {"k": "FLOAT", "v": "DOUBLE"}
+    end = SinkTable(end_of("s", sink), None)
+    assert end.cells((1 / 3, 0.1 + 0.2 - 0.3)) == (0.333333, 0.0)
+    assert end.cells((1234567.0, 1 / 3)) == (1234570.0, 0.333333333)
+
+
+@pytest.mark.parametrize(
+    ("scale", "unit_ms"), [("TO_TIMESTAMP_LTZ(v, 3)", 1), ("TO_TIMESTAMP_LTZ(v, 0)", 1000)]
+)
+def test_event_time_of_integers_is_drawn_in_its_unit(scale, unit_ms):
+    digits = int(scale[-2])
+    long, integer = {"type": "BIGINT", "nullable": True}, {"type": "INT", "nullable": False}
+    column = {"kind": "INPUT_REF", "inputIndex": 1, "type": "BIGINT"}
+    literal = {"kind": "LITERAL", "value": digits, "type": integer}
+    rowtime = {
+        "kind": "CALL",
+        "internalName": "$TO_TIMESTAMP_LTZ$1",
+        "operands": [{**column, "type": long}, literal],
+        "type": "TIMESTAMP_LTZ(3)",
+    }
+    end = end_of("t", {"k": "VARCHAR(2147483647)", "v": "BIGINT"})
+    drawer = RowDrawer(SourceTable(end, rowtime, rowtime), TableSettings({}), (), False)
+    drawn = [time for own in drawer.splits(Random(3)).values() for time, _ in own]
+    held = [value[1] for own in drawer.splits(Random(3)).values() for _, value in own]
+    assert [value * unit_ms for value in held] == drawn
+    assert all(abs(time - FIRST_MS) < 86_400_000_000 for time in drawn)
