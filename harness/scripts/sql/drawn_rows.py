@@ -5,8 +5,8 @@ Rules:
 - Few distinct values, so keys meet; NULL where a column may be; rows that come twice.
 - Event times advance by steps of the plan's own windows and intervals and by less, and some lie exactly at
   such a boundary or next to it. Rows are out of order as far as the watermark allows.
-- If a plan drops late rows, none is late: each is ahead of the watermark of all before it in its split. What
-  is late depends on the order of arrival, and a restore sets watermarks back.
+- If a plan drops late rows, none of a table that only adds rows is late: each is ahead of the watermark of
+  all before it in its split. What is late depends on the order of arrival, and a restore sets watermarks back.
 - A table that sends changes has a current row for each key: it is inserted, updated and deleted. All changes
   of a key are in one split, in order.
 """
@@ -134,6 +134,11 @@ class RowDrawer:
             for column, kind in enumerate(self._types)
             if kind.nullable and column not in self._key and column != self._time_column
         ]
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether it sends changes to a plan that drops late rows: none can be left out of a changelog."""
+        return self._stays_on_time and self.table.is_changing and self._time_column is not None
 
     def splits(self, random: Random, nulls: Collection[int] | None = None) -> dict[str, list[InputRecord]]:
         """Draw the splits of the table.

@@ -178,6 +178,14 @@ class SqlFamily:
                 " beside those of its nodes"
             )
         yield self.judge
+        if self._expires:
+            yield "state has a time to live: a scenario that sets clocks is not judged"
+        for name, drawer in self._drawers.items():
+            if drawer.may_be_late:
+                yield (
+                    f"source {name}: its changes may be late, and the plan drops late rows: a scenario is not"
+                    " judged where runs without faults differ"
+                )
         if self._batch is not None and (difference := self._difference()):
             yield difference
 

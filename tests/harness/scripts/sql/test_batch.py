@@ -1,16 +1,13 @@
 """The statements of a script over all rows at once: what is computed, and what is refused."""
 
 from pathlib import Path
-from random import Random
 
 import duckdb
 import pytest
 
 from onceproof.engine.table.table_ends import TableEnd
-from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import read_type
 from onceproof.harness.scripts.sql.batch import Batch
-from onceproof.harness.scripts.sql.drawn_rows import FIRST_MS, RowDrawer
 from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.scripts.sql.windows import Untranslatable
@@ -156,25 +153,3 @@ def test_what_sums_in_another_order_leave_is_no_difference():
     end = SinkTable(end_of("s", sink), None)
     assert end.cells((1 / 3, 0.1 + 0.2 - 0.3)) == (0.333333, 0.0)
     assert end.cells((1234567.0, 1 / 3)) == (1234570.0, 0.333333333)
-
-
-@pytest.mark.parametrize(
-    ("scale", "unit_ms"), [("TO_TIMESTAMP_LTZ(v, 3)", 1), ("TO_TIMESTAMP_LTZ(v, 0)", 1000)]
-)
-def test_event_time_of_integers_is_drawn_in_its_unit(scale, unit_ms):
-    digits = int(scale[-2])
-    long, integer = {"type": "BIGINT", "nullable": True}, {"type": "INT", "nullable": False}
-    column = {"kind": "INPUT_REF", "inputIndex": 1, "type": "BIGINT"}
-    literal = {"kind": "LITERAL", "value": digits, "type": integer}
-    rowtime = {
-        "kind": "CALL",
-        "internalName": "$TO_TIMESTAMP_LTZ$1",
-        "operands": [{**column, "type": long}, literal],
-        "type": "TIMESTAMP_LTZ(3)",
-    }
-    end = end_of("t", {"k": "VARCHAR(2147483647)", "v": "BIGINT"})
-    drawer = RowDrawer(SourceTable(end, rowtime, rowtime), TableSettings({}), (), False)
-    drawn = [time for own in drawer.splits(Random(3)).values() for time, _ in own]
-    held = [value[1] for own in drawer.splits(Random(3)).values() for _, value in own]
-    assert [value * unit_ms for value in held] == drawn
-    assert all(abs(time - FIRST_MS) < 86_400_000_000 for time in drawn)

@@ -10,6 +10,7 @@ from onceproof.harness.commands.cli import main
 from onceproof.harness.model.exit_codes import PASSED, USAGE
 from onceproof.harness.model.family import Declared
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.scripts.sql import plans
 from onceproof.harness.scripts.sql.plans import digest_of
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
@@ -125,3 +126,35 @@ def test_statements_that_declare_are_taken():
         " CREATE VIEW v AS SELECT a FROM t; USE CATALOG c; DROP VIEW v; INSERT INTO a SELECT 1"
     )
     assert len(read_statements(text).ddl) == 4
+
+
+def test_state_with_a_time_to_live_is_noted(tmp_path):
+    def expire(plan):
+        node_of(plan, "group-aggregate")["state"][0]["ttl"] = "1 h"
+
+    assert any("time to live" in note for note in load_family(str(plan_with(tmp_path, expire))).notes())
+    assert not any("time to live" in note for note in load_family(str(TOTALS)).notes())
+
+
+def asked_plan(tmp_path, monkeypatch):
+    """Return a script that has no plan beside it, and what the planner would make of it."""
+    plan = json.loads(TOTALS.with_suffix(".plan.json").read_text())["plan"]
+    monkeypatch.setattr(plans, "_asked", lambda path, statements: plan)
+    script = tmp_path / "asked.sql"
+    script.write_text(TOTALS.read_text())
+    return script
+
+
+def test_plan_is_kept_once_and_nothing_beside_it(tmp_path, monkeypatch):
+    script = asked_plan(tmp_path, monkeypatch)
+    place = plans.plan_of(script).place
+    assert [each.name for each in place.parent.iterdir()] == [place.name]
+    monkeypatch.setattr(plans, "_asked", None)
+    assert plans.plan_of(script).place == place
+
+
+def test_plan_is_taken_where_it_cannot_be_kept(tmp_path, monkeypatch):
+    script = asked_plan(tmp_path, monkeypatch)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(plans, "user_cache", lambda: tmp_path / "file")
+    assert plans.plan_of(script).place == script
