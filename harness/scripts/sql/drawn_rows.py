@@ -6,7 +6,7 @@ Rules:
 - Event times advance by steps of the plan's own windows and intervals and by less, and some lie exactly at
   such a boundary or next to it. Rows are out of order as far as the watermark allows.
 - If a plan drops late rows, none of a table that only adds rows is late: each is ahead of the watermark of
-  all before it in its split. What is late depends on the order of arrival, and a restore sets watermarks back.
+  all before it in its split. What is late depends on the order of arrival; a restore sets watermarks back.
 - A table that sends changes has a current row for each key: it is inserted, updated and deleted. All changes
   of a key are in one split, in order.
 """
