@@ -155,7 +155,7 @@ def test_planted_bug_is_found_within_fifty_scenarios(kafka: TrialKafka, mutant: 
     """Only those that have the fault are run: all others cannot reach the bug."""
     sound = LocalSystem(kafka=kafka)
     broken = LocalSystem(kafka=kafka, mutant=mutant, mutant_file=MUTANTS)
-    for _, seed in numbered(1, [FAMILY.name], 0, SCENARIOS):
+    for _, seed in numbered(3, [FAMILY.name], 0, SCENARIOS):
         scenario = as_run(sound, FAMILY, scenario_of(FAMILY, seed))
         if all(fault.means != means for fault in scenario.faults):
             continue
