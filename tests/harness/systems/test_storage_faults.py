@@ -108,13 +108,13 @@ def test_local_storage_fails_the_call_that_the_fault_clock_names(tmp_path):
     faults = (Fault("fail_read", "restoring", occurrence=2), Fault("fail_delete", "completed", checkpoint=3))
     storage = UnreliableStorage(str(tmp_path))
     storage.write("chk-3/a", b"1")
-    storage.write("chk-4/a", b"1")
+    storage.write("chk-2/a", b"1")
     storage.fault_clock = ProcessFaultClock(faults, False, NOTHING_HIT, lambda *hit: struck.append(hit[0]))
     assert storage.read("chk-3/a") == b"1"
     with pytest.raises(StorageError, match="does not answer a read"):
         storage.list("chk-")
-    assert storage.list("chk-") == ["chk-3/a", "chk-4/a"]
-    storage.delete("chk-4/a")
+    assert storage.list("chk-") == ["chk-2/a", "chk-3/a"]
+    storage.delete("chk-2/a")
     with pytest.raises(StorageError, match="'chk-3/a': the storage does not answer a deletion"):
         storage.delete("chk-3/a")
     storage.delete("chk-3/a")

@@ -11,6 +11,7 @@ from typing import Any
 from onceproof.engine.elements import Watermark
 from onceproof.engine.key_groups import key_group_of
 from onceproof.engine.state import snapshot as snapshots
+from onceproof.engine.state.key_blocks import KeySorter, Run
 from onceproof.engine.state.timers import TimerQueue
 from onceproof.engine.types import Types
 from onceproof.engine.watermarks.valve import NOTHING, TimeElement, WatermarkValve
@@ -91,19 +92,23 @@ def restored_timers_are_not_queued(reached: Reached) -> Iterator[None]:
 )
 def timers_under_the_key_group_of_their_time(reached: Reached) -> Iterator[None]:
     """After a rescale a subtask restores timers of keys that it does not own."""
-    sound = snapshots._group_by_key
+    sound, sound_runs = snapshots.blocks_of, KeySorter.next_runs
+    times: list[int] = []
 
-    def by_time(entries: dict[Any, Any], snapshot: Any) -> dict[int, list[tuple[Any, Any]]]:
-        if not entries or type(next(iter(entries))[1]) is not int:
-            return sound(entries, snapshot)
+    def noting_times(entries: dict[Any, Any], namespaced: bool, most: int) -> Iterator[Any]:
+        for block in sound(entries, namespaced, most):
+            namespaces: Any = block[1]
+            times[:] = namespaces if namespaced and type(namespaces[0]) is int else ()
+            yield block
+
+    def by_time(self: KeySorter, identities: list[Any]) -> list[Run]:
+        if not times:
+            return sound_runs(self, identities)
         reached()
-        grouped: dict[int, list[tuple[Any, Any]]] = {}
-        for pair in entries.items():
-            group = key_group_of(pair[0][1], snapshot.max_parallelism, Types.LONG())
-            grouped.setdefault(group, []).append(pair)
-        return grouped
+        groups = [key_group_of(time, self._max_parallelism, Types.LONG()) for time in times]
+        return self._runs(identities, groups)
 
-    with replaced(snapshots, "_group_by_key", by_time):
+    with replaced(snapshots, "blocks_of", noting_times), replaced(KeySorter, "next_runs", by_time):
         yield
 
 
