@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
@@ -52,6 +53,7 @@ def modules_of_pyflink() -> Iterator[None]:
     for name in MODULES:
         module = ModuleType(name)
         module.__path__ = []
+        module.__spec__ = ModuleSpec(name, None)
         vars(module).update(NAMES)
         sys.modules[name] = module
     try:

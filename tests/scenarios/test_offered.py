@@ -269,6 +269,7 @@ EXCEPTIONS: Final[dict[str, tuple[str, ...]]] = {
         "TriggerScope.get_current_processing_time",
     ),
     NO_FAMILY: (
+        "RowKind",
         "StateTtlConfig.Builder.return_expired_if_not_cleaned_up",
         "TriggerScope.get_current_watermark",
     ),
