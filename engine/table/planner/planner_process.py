@@ -133,7 +133,7 @@ class Planner:
             assert process.stdin is not None
             assert process.stdout is not None
             with suppress(OSError):
-                # What a process that has ended was not told is still in the buffer.
+                # What a process that has ended has not read is still in the buffer.
                 process.stdin.close()
             try:
                 process.wait(_ENDS_S)
