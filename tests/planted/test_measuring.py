@@ -185,7 +185,7 @@ def test_a_stuck_run_that_was_stopped_in_time_is_shrunk_as_stuck(monkeypatch: py
     # Where the run is watched, the specification of barriers is the first to see the bug.
     monkeypatch.setattr(conformance_watch, "is_replayed", lambda seed: False)
     stuck = find_mutant("late-barrier-blocks")
-    killing = measure(stuck, [load_family("full_join")], SEED, limit=1, shrink_runs=0).killing
+    killing = measure(stuck, [load_family("full_join")], SEED, 1, 0, first=14).killing
     assert killing is not None
     assert killing.signature == ("liveness", "stuck")
     family = load_family(killing.family)
