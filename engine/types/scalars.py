@@ -349,7 +349,30 @@ def _checked_by(kind: ScalarType, convert_type: Packer | None) -> Packer:
     return convert
 
 
-class PickledType(NamedType):
+class AnyType(NamedType):
+    """Values and keys of any class."""
+
+    __slots__ = ()
+
+    def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
+        if dynamic.SCALARS.issuperset(map(type, table.values())):
+            return table.copy()
+        return super().copy_table(table)
+
+    def check_key_type(self) -> None:
+        """Accept the type: which key is refused depends on its class."""
+
+    def plain_keys(self) -> tuple[type, ...]:
+        return PLAIN
+
+    def identify(self, key: Any) -> Any:
+        return identity_of(key)
+
+    def java_hash(self, key: Any) -> int:
+        return hash_dynamic(key)
+
+
+class PickledType(AnyType):
     """Any object: plain values describe themselves, and opaque ones are pickled where the job allows it.
 
     Its wire form is read by the unpacker alone, because what it may read depends on that permission.
@@ -387,25 +410,8 @@ class PickledType(NamedType):
     def copy(self, value: Any) -> Any:
         return copying.deepcopy(value)
 
-    def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        if dynamic.SCALARS.issuperset(map(type, table.values())):
-            return table.copy()
-        return super().copy_table(table)
 
-    def check_key_type(self) -> None:
-        """Accept the type, with the keys that an undeclared type takes."""
-
-    def plain_keys(self) -> tuple[type, ...]:
-        return PLAIN
-
-    def identify(self, key: Any) -> Any:
-        return identity_of(key)
-
-    def java_hash(self, key: Any) -> int:
-        return hash_dynamic(key)
-
-
-class DynamicType(NamedType):
+class DynamicType(AnyType):
     """Self-describing values: the type of state for which the user declared none."""
 
     __slots__ = ()
@@ -417,11 +423,6 @@ class DynamicType(NamedType):
         return None if dynamic.is_plain(values) else dynamic.pack
 
     copy = staticmethod(dynamic.copy)
-
-    def copy_table(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        if dynamic.SCALARS.issuperset(map(type, table.values())):
-            return table.copy()
-        return super().copy_table(table)
 
     def encoder(self, allow_pickle: bool = False) -> Callable[[Any], bytes]:
         pack = dynamic.pack
@@ -437,18 +438,6 @@ class DynamicType(NamedType):
 
     def copy_column(self, values: list[Any]) -> list[Any]:
         return values if dynamic.SCALARS.issuperset(map(type, values)) else super().copy_column(values)
-
-    def check_key_type(self) -> None:
-        """Accept the type: which key is refused depends on its class."""
-
-    def plain_keys(self) -> tuple[type, ...]:
-        return PLAIN
-
-    def identify(self, key: Any) -> Any:
-        return identity_of(key)
-
-    def java_hash(self, key: Any) -> int:
-        return hash_dynamic(key)
 
 
 SCALAR_TYPES: tuple[TypeInformation, ...] = (

@@ -291,7 +291,9 @@ _TEMPLATE: Final = """\
 oracle = "oracle.py"
 
 [flink]
-{job}
+# Its broker and topics.
+jar = "{jar}"
+arguments = ["{{kafka}}", "{{input}}", "{{output}}"]
 connectors = ["org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"]
 
 [input]
@@ -300,16 +302,11 @@ kind = "kafka"
 [output]
 kind = "kafka"
 """
-_JOBS: Final[Mapping[str, str]] = {
-    ".jar": '# Its broker and topics.\njar = "{0}"\narguments = ["{{kafka}}", "{{input}}", "{{output}}"]',
-    ".sql": '# Its options have {{kafka}}, {{input}} and {{output}} for its broker and topics.\nsql = "{0}"',
-}
 
 
 def template_of_job(path: Path) -> str | None:
-    """Return what a file says that puts a jar or a script of SQL on trial; None for any other file."""
-    job = _JOBS.get(path.suffix)
-    return None if job is None else _TEMPLATE.format(job=job.format(path.name))
+    """Return what a file says that puts a jar on trial; None for any other file."""
+    return _TEMPLATE.format(jar=path.name) if path.suffix == ".jar" else None
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
