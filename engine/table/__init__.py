@@ -17,6 +17,7 @@ Rooms; each imports from itself and from those above it. What registers is added
 
 - ``types``, ``values``: logical types, their Python values, and the JSON of these
 - ``ordering``, ``hash_order``: sort keys, equality, keys of counts; the order of Java's HashMap
+- ``registration``: the decorator behind all tables of names
 - ``plans``, ``operators``: plans as values; the operator, and the interface of stateful nodes
 - ``expressions/``: ``rex`` (expressions as values), ``registry`` (``compile_expression``, ``@builder``,
   ``@strict``), a module for each area of functions; ``casts`` has ``@cast``

@@ -22,6 +22,7 @@ from onceproof.engine.graph import Partitioner, PartitionerKind, Upstream
 from onceproof.engine.operators.base import Operator
 from onceproof.engine.table.operators import KEY_TYPE, TableFunction, TableOperator, key_selector
 from onceproof.engine.table.plans import MALFORMED, InvalidPlan, Node, Plan, UnsupportedPlan
+from onceproof.engine.table.registration import registering
 from onceproof.engine.table.table_ends import Tables
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import LogicalType
@@ -66,14 +67,7 @@ TRANSLATORS: Final[dict[tuple[str, int], Translator]] = {}
 
 def translator(kind: str, *versions: int) -> Callable[[Translator], Translator]:
     """Register the translator of a type of nodes, in some versions."""
-
-    def register(translate_node: Translator) -> Translator:
-        for version in versions:
-            assert (kind, version) not in TRANSLATORS, f"{kind}_{version} is registered twice"
-            TRANSLATORS[kind, version] = translate_node
-        return translate_node
-
-    return register
+    return registering(TRANSLATORS, [(kind, version) for version in versions])
 
 
 @lru_cache(maxsize=1)

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from onceproof.engine.table.plans import UnsupportedPlan
+from onceproof.engine.table.registration import registering
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import LogicalType, read_type
 from onceproof.engine.table.values import Row
@@ -85,14 +86,7 @@ FACTORIES: Final[dict[str, Factory]] = {}
 
 def aggregate(*names: str) -> Callable[[Factory], Factory]:
     """Register what makes an aggregate for a call, under names of plans."""
-
-    def register(make: Factory) -> Factory:
-        for name in names:
-            assert name not in FACTORIES, f"{name} is registered twice"
-            FACTORIES[name] = make
-        return make
-
-    return register
+    return registering(FACTORIES, names)
 
 
 @lru_cache(maxsize=1)

@@ -35,6 +35,7 @@ from onceproof.engine.table.expressions.rex import (
 )
 from onceproof.engine.table.operators import Moment
 from onceproof.engine.table.plans import UnsupportedPlan
+from onceproof.engine.table.registration import registering
 from onceproof.engine.table.values import Row
 
 Evaluate: TypeAlias = Callable[[Row], Any]
@@ -108,14 +109,7 @@ class Scope:
 
 def builder(*names: str) -> Callable[[Builder], Builder]:
     """Register a builder under names of plans."""
-
-    def register(build: Builder) -> Builder:
-        for name in names:
-            assert name not in BUILDERS, f"{name} is registered twice"
-            BUILDERS[name] = build
-        return build
-
-    return register
+    return registering(BUILDERS, names)
 
 
 def strict(*names: str) -> Callable[[StrictBuilder], StrictBuilder]:
