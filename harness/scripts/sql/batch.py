@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import duckdb
+from msgspec.structs import replace
 from sqlglot import exp
 
+from onceproof.engine.table.python_values import from_python, to_python
 from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
-from onceproof.engine.table.values import NANOS_PER_MS, Row
+from onceproof.engine.table.values import Row
 from onceproof.harness.scripts.sql.changelog import RowCounts
 from onceproof.harness.scripts.sql.dialect import INTEGER_MACROS, MACROS, Translated, translated_expression
 from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
@@ -64,7 +65,6 @@ _ISOLATED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "threads": 1,
     "lock_configuration": "true",
 }
-_EPOCH: Final = datetime(1970, 1, 1)
 _LONGEST: Final = 2_147_483_647
 """The length of a STRING."""
 _MICROSECONDS: Final = 6
@@ -122,23 +122,17 @@ class Batch:
         for name, own in rows.items():
             self._connection.execute(f'DELETE FROM "{name} rows"')
             types = self._sources[name].end.type.types
-            into = [_INTO.get(kind.root, _same) for kind in types]
-            values = [
-                [None if value is None else convert(value) for convert, value in zip(into, row, strict=True)]
-                for row in own
-            ]
+            into = [to_python(_without_zone(kind)) for kind in types]
+            values = [[convert(value) for convert, value in zip(into, row, strict=True)] for row in own]
             if values:
                 marks = ", ".join(["?"] * len(types))
                 self._connection.executemany(f'INSERT INTO "{name} rows" VALUES ({marks})', values)
         found: dict[str, RowCounts] = {name: Counter() for name in self._sinks}
         for name, query in self._queries:
             sink = self._sinks[name]
-            out_of = [_OUT_OF.get(kind.root, _same) for kind in sink.end.type.types]
+            out_of = [from_python(kind) for kind in sink.end.type.types]
             for row in self._connection.execute(query).fetchall():
-                cells = [
-                    None if value is None else convert(value)
-                    for convert, value in zip(out_of, row, strict=True)
-                ]
+                cells = [convert(value) for convert, value in zip(out_of, row, strict=True)]
                 found[name][sink.cells(cells)] += 1
         if any(_has_two_of_a_key(self._sinks[name], rows_of) for name, rows_of in found.items()):
             return None
@@ -266,39 +260,6 @@ def type_name(kind: LogicalType) -> str:
     return _PLAIN[root]
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _datetime(nanos: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=nanos // 1000)
-
-
-def _nanos(value: datetime) -> int:
-    return (value - _EPOCH) // timedelta(microseconds=1) * 1000
-
-
-def _time(milliseconds: int) -> time:
-    return (_EPOCH + timedelta(milliseconds=milliseconds)).time()
-
-
-def _milliseconds(value: time) -> int:
-    return _nanos(datetime.combine(_EPOCH.date(), value)) // NANOS_PER_MS
-
-
-def _days(value: date) -> int:
-    return (value - _EPOCH.date()).days
-
-
-_INTO: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "TIMESTAMP": _datetime,
-    "TIMESTAMP_LTZ": _datetime,
-    "TIME": _time,
-    "DATE": lambda days: _EPOCH.date() + timedelta(days),
-}
-_OUT_OF: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "TIMESTAMP": _nanos,
-    "TIMESTAMP_LTZ": _nanos,
-    "TIME": _milliseconds,
-    "DATE": _days,
-}
+def _without_zone(kind: LogicalType) -> LogicalType:
+    """Return the type as DuckDB has it: a time in UTC."""
+    return replace(kind, root="TIMESTAMP") if kind.root == "TIMESTAMP_LTZ" else kind

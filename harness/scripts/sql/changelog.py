@@ -66,6 +66,11 @@ class Applied(Struct):
     gaps: list[Row]
     """The identity and number of each change that is left out."""
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether no change breaks the rules, and none is left out."""
+        return not self.unsound and not self.gaps
+
 
 def applied(sink: Sink, changes: Iterable[Row]) -> Applied:
     """Apply the changes of a sink in the order of their numbers."""
@@ -116,9 +121,7 @@ def corrected(sink: Sink, changes: Sequence[Row], table: RowCounts, is_sound: bo
     here = applied(sink, changes)
     rows = Counter(changes)
     for row, count in (here.table - table).items():
-        if rows[here.last[row]] < count:
-            count = rows[here.last[row]]
-        rows[here.last[row]] -= count
+        rows[here.last[row]] -= min(count, rows[here.last[row]])
     for row, count in (table - here.table).items():
         number = (here.highest.get(sink.identity(row), 0) + 1,) if sink.is_numbered else ()
         rows[(ADDED, *row, *number)] += count
@@ -128,7 +131,7 @@ def corrected(sink: Sink, changes: Sequence[Row], table: RowCounts, is_sound: bo
     return list((+rows).elements())
 
 
-def is_right(sink: Sink, changes: Iterable[Row], table: RowCounts, is_sound: bool) -> bool:
-    """Return whether changes come to a table, and are sound where they must be."""
+def is_right(sink: Sink, changes: Iterable[Row], table: RowCounts) -> bool:
+    """Return whether changes come to a table, and are sound."""
     found = applied(sink, changes)
-    return found.table == table and not (is_sound and (found.unsound or found.gaps))
+    return found.table == table and found.is_sound

@@ -133,18 +133,17 @@ class SqlFamily:
         calm = self._calm.rows(records)
         if calm is None:
             return declared.rows
-        if tables != self._final(calm):
-            tables = self._final(calm)
-            if self._are_right(changes, tables):
-                return declared.rows
-        runs = [calm, *self._calm.variants(records, over_time=declared.sets_clocks)]
-        if any(self._final(run) != self._final(calm) for run in runs):
+        of_calm = self._final(calm)
+        if tables != of_calm and self._are_right(changes, of_calm):
             return declared.rows
-        of_calm = self._by_sink(calm.elements())
+        variants = self._calm.variants(records, over_time=declared.sets_clocks)
+        if any(self._final(run) != of_calm for run in variants):
+            return declared.rows
+        calm_changes = self._by_sink(calm.elements())
         expected: list[Row] = []
         for name, end in self.sinks.items():
-            is_sound = is_right(end.sink, of_calm[name], applied(end.sink, of_calm[name]).table, True)
-            rows = corrected(end.sink, changes[name], tables[name], is_sound)
+            is_sound = applied(end.sink, calm_changes[name]).is_sound
+            rows = corrected(end.sink, changes[name], of_calm[name], is_sound)
             expected += map(end.sink.written, rows)
         return expected
 
@@ -226,7 +225,7 @@ class SqlFamily:
 
     def _are_right(self, changes: Mapping[str, list[Row]], tables: Tables) -> bool:
         """Return whether the changes of each sink are sound, and come to its table."""
-        return all(is_right(end.sink, changes[name], tables[name], True) for name, end in self.sinks.items())
+        return all(is_right(end.sink, changes[name], tables[name]) for name, end in self.sinks.items())
 
     def _final(self, rows: RowCounts) -> Tables:
         """Return the tables to which the rows of a run come."""

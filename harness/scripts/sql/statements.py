@@ -29,6 +29,7 @@ _WITH: Final = re.compile(r"\)\s*(?P<with>WITH\s*\()", re.IGNORECASE)
 _VIEW: Final = re.compile(CREATE_VIEW, re.IGNORECASE)
 _HARMLESS: Final = re.compile(r"(DROP|USE)\b", re.IGNORECASE)
 _PIECE: Final = re.compile(r"'(?:[^']|'')*'|`[^`]*`|[()]|\bAS\b", re.IGNORECASE)
+_BRACKET: Final = re.compile(r"'(?:[^']|'')*'|[()]")
 _OPTION: Final = re.compile(r"'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'")
 _KEY: Final = re.compile(r"\bPRIMARY\s+KEY\b", re.IGNORECASE)
 _OF_SCENARIOS: Final = ("parallelism.default", "execution.checkpointing.", "state.", "restart-strategy.")
@@ -132,7 +133,7 @@ def _changes(given: Mapping[str, str], columns: str) -> list[tuple[str, str]]:
 def closing(text: str, place: int) -> int:
     """Return the place behind the bracket that closes the one before ``place``; the end if none does."""
     depth = 1
-    for piece in re.compile(r"'(?:[^']|'')*'|[()]").finditer(text, place):
+    for piece in _BRACKET.finditer(text, place):
         depth += {"(": 1, ")": -1}.get(piece[0], 0)
         if depth == 0:
             return piece.end()
