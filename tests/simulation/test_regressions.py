@@ -43,6 +43,7 @@ from onceproof.harness.systems.simulation import actions, checkpoint_recorder, u
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.systems.simulation.checkpoint_storages import LATE_DELETE, StorageOnDisk
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
+from onceproof.harness.systems.simulation.window_watch import WatchedWindows
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
 from tests.planted.catalogue import find_mutant
@@ -336,7 +337,18 @@ def declines_never_back_off(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(
+    id="watch-keeps-what-never-completed",
+    breaks="conformance",
+    summary="windows are compared with those of an earlier attempt's checkpoint of the same number",
+)
+def earlier_windows_are_kept(reached: Reached) -> Iterator[None]:
+    with replaced(WatchedWindows, "_forget_later_than", lambda *arguments: reached()):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
+    "checkpoint_number_given_twice": earlier_windows_are_kept,
     "batch_of_an_attempt_without_checkpoints": find_mutant("attempts-name-their-output-alike"),
     "declines_in_batch_leave_no_time_for_records": declines_never_back_off,
     "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,

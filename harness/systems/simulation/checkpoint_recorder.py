@@ -80,6 +80,8 @@ class RecordedCheckpoint(msgspec.Struct, frozen=True, eq=False):
     """How many events the history had when the checkpoint was complete."""
     outside: Outside | None = None
     """What sinks of the user's had written."""
+    has_models: bool = False
+    """Whether its databases are models of RocksDB's."""
 
     @property
     def is_upgraded(self) -> bool:
@@ -103,6 +105,8 @@ class CheckpointRecorder:
         processes: JobProcesses,
     ) -> None:
         self.recorded: list[RecordedCheckpoint] = []
+        self.has_models = False
+        """Whether the run's databases are models of RocksDB's."""
         self._storage = storage
         self._external = external
         self._history = history
@@ -186,6 +190,7 @@ class CheckpointRecorder:
                 dict(self._taken_ms),
                 len(self._history.events),
                 self._external.outside and self._external.outside.copy(),
+                self.has_models,
             )
         )
         self._has_restored = False

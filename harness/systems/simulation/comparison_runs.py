@@ -32,6 +32,7 @@ from onceproof.harness.systems.simulation.checkpoint_recorder import (
     RecordedCheckpoint,
     copy_of,
 )
+from onceproof.harness.systems.simulation.modelled_databases import ModelledDatabases
 from onceproof.harness.systems.simulation.schedule import NOTHING, ListingChooser
 from onceproof.harness.systems.simulation.tracing import NO_TRACER, Tracer
 from onceproof.harness.systems.simulation.world import World, has_consumer
@@ -79,6 +80,7 @@ def recorded_checkpoints(family: Family, scenario: Scenario) -> list[RecordedChe
 
 def _recorder_of(world: World) -> CheckpointRecorder:
     recorder = CheckpointRecorder(world.storage, world.external, world.history, world.clock, world.processes)
+    recorder.has_models = world.job.databases is not None
     world.recorder.observer = recorder
     return recorder
 
@@ -118,6 +120,8 @@ def restored_run(
         folder = checkpoint_folder(metadata.checkpoint_id, metadata.kind)
         world.requests.begins_from = StartingPoint(folder, metadata.checkpoint_id)
     world.storage.files = dict(recorded.files)
+    # Which databases a scenario has follows from its seed and faults; the files are those of the run.
+    world.job.databases = ModelledDatabases() if recorded.has_models else None
     world.external.transactions = {each.name: copy_of(each) for each in recorded.transactions}
     world.external.has_consumer = has_consumer(scenario)
     world.external.outside = recorded.outside and recorded.outside.copy()

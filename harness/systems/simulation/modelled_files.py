@@ -148,8 +148,3 @@ def table_of(contents: Mapping[str, bytes], listed: ListedFile) -> TableFile:
     is_compressed, length = _HEAD.unpack_from(data)
     body = data[_HEAD.size : _HEAD.size + length]
     return TableFile(_decode_content(decompress(body) if is_compressed else body), data)
-
-
-def is_modelled(small: Mapping[str, bytes]) -> bool:
-    """Return whether a stored database is a modelled one, by its small files."""
-    return any(content.startswith(_MAGIC) for content in small.values())

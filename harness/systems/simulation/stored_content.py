@@ -32,7 +32,6 @@ from onceproof.engine.state.stored import BROADCAST, EncodedOperator, EncodedTab
 from onceproof.engine.state.timers import EVENT_TIMERS, PROCESSING_TIMERS
 from onceproof.harness.systems.simulation.checkpoint_recorder import Progress, RecordedCheckpoint, Upstream
 from onceproof.harness.systems.simulation.modelled_databases import ModelledDatabases
-from onceproof.harness.systems.simulation.modelled_files import is_modelled
 from onceproof.harness.systems.simulation.simulated_job import DATABASES
 
 Contents: TypeAlias = Mapping[tuple[str, str, int], Counter[str]]
@@ -200,7 +199,7 @@ def _keyed_tables(
     low, high = key_group_range(operator.max_parallelism, operator.parallelism, subtask)
     files = {file.name: file for file in handle.files if file.operator_id == operator.operator_id}
     part = NativePart(low, high, handle.path, state.native, files, partial(_read, recorded))
-    databases = ModelledDatabases() if is_modelled(state.native.small) else None
+    databases = ModelledDatabases() if recorded.has_models else None
     database = open_part(part, DATABASES, True, databases)
     try:
         groups, most = range(low, high + 1), operator.max_parallelism

@@ -204,6 +204,7 @@ class WatchedWindows(WindowOperator):
     def _begin(self, context: OperatorContext) -> None:
         checkpoint_id = context.restored_checkpoint_id
         place = context.operator_id, checkpoint_id or 0
+        self._forget_later_than(*place)
         kept = {} if checkpoint_id is None else self._kept.get(place, ("", None))[1]
         if kept is None:
             return
@@ -211,6 +212,13 @@ class WatchedWindows(WindowOperator):
         own = {name: of for name, of in kept.items() if first <= self._key_group(of.key) <= last}
         self._specification = WindowSpecification(self._rules, own)
         self._compare("restore", [])
+
+    def _forget_later_than(self, operator_id: str, checkpoint_id: int) -> None:
+        """Forget what earlier attempts kept: this one may give those numbers once more."""
+        own = self._opened.attempt
+        for place, (attempt, _) in list(self._kept.items()):
+            if place[0] == operator_id and place[1] > checkpoint_id and attempt != own:
+                del self._kept[place]
 
     def _key_group(self, key: Any) -> int:
         identity = self._keyed.identify(key)
