@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 name = "async_lookups"
 generator_version = 2
-options = FamilyOptions(declares=True, at_least_once="rows", turns=6)
+options = FamilyOptions(declares=True, at_least_once="rows")
 tasks: dict[str, Role] = {"items": "source", "answers -> checked": "keyed", "table": "sink"}
 record_schema = "item BIGINT, fate STRING"
 row_schema = "item BIGINT, answer STRING"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 name = "behaviour_patterns"
 generator_version = 1
-options = FamilyOptions(declares=True, turns=2)
+options = FamilyOptions(declares=True)
 tasks: dict[str, Role] = {"actions": "source", "patterns": "source", "match": "keyed", "table": "sink"}
 record_schema = "subject STRING, action STRING"
 row_schema = (

@@ -26,7 +26,7 @@ from onceproof.engine.functions import (
 from onceproof.engine.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 name = "bonuses"
 generator_version = 2
-options = FamilyOptions(turns=4)
 tasks: dict[str, Role] = {
     "payments": "source",
     "bonuses": "source",

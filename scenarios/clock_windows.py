@@ -61,7 +61,7 @@ Call: TypeAlias = tuple[str, str, int, int, str]
 
 name = "clock_windows"
 generator_version = 1
-options = FamilyOptions(declares=True, needs_steady_time=True, turns=3)
+options = FamilyOptions(declares=True, needs_steady_time=True)
 tasks: dict[str, Role] = {"calls": "source", "placed": "keyed", "windows": "keyed", "table": "sink"}
 record_schema = "caller STRING, gap BIGINT, kind STRING"
 row_schema = "split STRING, caller STRING, kind STRING, first BIGINT, last BIGINT"

@@ -65,5 +65,4 @@ options = FamilyOptions(
     table_keys=final_table.KEYS,
     versions=final_table.versions,
     written_at_end=True,
-    turns=6,
 )

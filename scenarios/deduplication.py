@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 name = "deduplication"
 generator_version = 1
-options = FamilyOptions(declares=True, needs_steady_time=True, turns=3)
+options = FamilyOptions(declares=True, needs_steady_time=True)
 tasks: dict[str, Role] = {"events": "source", "first": "keyed", "table": "sink"}
 record_schema = "device STRING, reading BIGINT"
 row_schema = "split STRING, device STRING, place BIGINT, is_new BOOLEAN, from_ms BIGINT, until_ms BIGINT"

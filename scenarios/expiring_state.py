@@ -43,7 +43,7 @@ numbers."""
 
 name = "expiring_state"
 generator_version = 2
-options = FamilyOptions(declares=True, needs_steady_time=True, turns=9)
+options = FamilyOptions(declares=True, needs_steady_time=True)
 tasks: dict[str, Role] = {"events": "source", "left": "keyed", "table": "sink"}
 record_schema = "key STRING, number BIGINT"
 row_schema = (

@@ -62,6 +62,4 @@ def versions(records: Records) -> Rows:
     return expected(records, NOTHING_DECLARED)
 
 
-options = FamilyOptions(
-    any_backend=True, table_keys=KEYS, versions=versions, written_at_end=True, batch=True, turns=6
-)
+options = FamilyOptions(any_backend=True, table_keys=KEYS, versions=versions, written_at_end=True, batch=True)

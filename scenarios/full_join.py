@@ -19,7 +19,7 @@ from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.state.descriptors import ListStateDescriptor
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
-from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
+from onceproof.harness.model.family import Declared, JobIO, Records, Role, Rows, Workload
 from onceproof.scenarios._streams import StreamSource, part_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 name = "full_join"
 generator_version = 1
-options = FamilyOptions(turns=4)
 tasks: dict[str, Role] = {"orders": "source", "payments": "source", "join": "keyed", "table": "sink"}
 record_schema = "customer STRING, number BIGINT"
 row_schema = "customer STRING, purchase BIGINT, payment BIGINT"

@@ -219,4 +219,4 @@ def due(row: Row, records: Records) -> int | None:
     return min(times) if row[0] == PAIR and times else None
 
 
-options = FamilyOptions(late=event_time.LATE, due=due, arrival_states=arrival_states, turns=6)
+options = FamilyOptions(late=event_time.LATE, due=due, arrival_states=arrival_states)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 name = "order_lines"
 generator_version = 1
-options = FamilyOptions(any_backend=True, at_least_once="rows", turns=4)
+options = FamilyOptions(any_backend=True, at_least_once="rows")
 tasks: dict[str, Role] = {
     "orders": "source",
     "refunds": "source",

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 name = "pausing_sensors"
 generator_version = 3
-options = FamilyOptions(late="late", due=lambda row, records: None, turns=3)
+options = FamilyOptions(late="late", due=lambda row, records: None)
 tasks: dict[str, Role] = {
     "readings": "source",
     "calibrations": "source",

@@ -32,7 +32,7 @@ Answer: TypeAlias = tuple[str, str, str, int, int]
 
 name = "questions"
 generator_version = 2
-options = FamilyOptions(any_backend=True, turns=3)
+options = FamilyOptions(any_backend=True)
 tasks: dict[str, Role] = {"said": "source", "answers": "keyed", "table": "sink"}
 record_schema = "key STRING, asks STRING, amount BIGINT"
 row_schema = "split STRING, key STRING, asks STRING, question BIGINT, added BIGINT"

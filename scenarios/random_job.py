@@ -97,5 +97,4 @@ options = FamilyOptions(
     as_program=as_program,
     any_backend=True,
     # What the other families have, it has in any combination.
-    turns=45,
 )

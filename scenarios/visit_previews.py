@@ -39,7 +39,6 @@ generator_version = 1
 options = FamilyOptions(
     declares=True,
     any_backend=True,
-    turns=4,
     # All clicks of a visit are kept under the window of the click that arrived first.
     arrival_states=(
         "merging-window-set",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 name = "visits_and_purchases"
 generator_version = 1
-options = FamilyOptions(declares=True, any_backend=True, turns=2)
+options = FamilyOptions(declares=True, any_backend=True)
 tasks: dict[str, Role] = {
     "visits -> times of visits": "source",
     "purchases -> times of purchases": "source",

@@ -233,8 +233,6 @@ class FamilyOptions(metaclass=_OptionsByName):
     Then its input always has an end."""
     servers: Collection[str] = ()
     """The real servers that the job needs in real processes, such as ("postgres",)."""
-    turns: int = 1
-    """How many turns the family has in a run of all built-in families, where most have one."""
     with_key: Callable[[RecordValue, int], RecordValue] | None = None
     """``with_key(value, number)`` returns a record's value with the key of that number, 0 or more, instead of
     its own; an experiment of ``onceproof sensitivity`` sets the number of keys by it."""
@@ -307,7 +305,6 @@ def _is_function_or_none(value: Any) -> bool:
     return value is None or callable(value)
 
 
-MOST_TURNS: Final = 100
 _STATE_NAMES: Final = "the names of states, as in ('timer',)"
 _Members: TypeAlias = Mapping[str, tuple[Callable[[Any], object], str]]
 """By name, the test that a value must pass and the words for what is asked."""
@@ -358,21 +355,12 @@ _OPTIONS: Final[_Members] = {
         lambda value: _are_names(value) and set(value) <= {POSTGRES, KAFKA, S3},
         f"some of {(POSTGRES, KAFKA, S3)}",
     ),
-    "turns": (
-        lambda value: type(value) is int and 1 <= value <= MOST_TURNS,
-        f"a number from 1 to {MOST_TURNS}",
-    ),
     "with_key": (_is_function_or_none, "a function with_key(value, number)"),
     "upgraded": (_is_function_or_none, "a function upgraded(env, io)"),
 }
 _EARLIER: Final = {"streaming_query": "structured_streaming", "bytewax_flow": "bytewax", "quix_app": "quix"}
 """By an option of earlier versions, the system in ``jobs`` that it stands for."""
 NO_OPTIONS: Final = FamilyOptions()
-
-
-def turns_of(families: Sequence[Family]) -> tuple[int, ...]:
-    """Return how many turns each of the families has in a round of a run of all."""
-    return tuple([options_of(family).turns for family in families])
 
 
 _NAME: Final = re.compile(r"[^./\\][^/\\]{0,99}")

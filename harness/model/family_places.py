@@ -10,6 +10,7 @@ The rules this module lives by:
 - A file that defines none of a family's functions is a script, a program of PyFlink as people write it. If
   it imports pyspark and not pyflink it is a query of Structured Streaming. Its syntax tree says so; nothing
   of it runs.
+- Which families come more often in a run of all of them is data: the file of ``TURNS``.
 - FILE.sql is a script of Flink SQL, and FILE.json a compiled plan of one.
 - Every process finds a family by its address: a name, FILE.py, FILE.py:OBJECT, the FILE.toml of a program, or
   FILE.py?WORDS of a script, where the words are those of a query: ``job.py?job=totals&argument=--fast``.
@@ -18,6 +19,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 import sys
@@ -45,6 +47,7 @@ from onceproof.harness.model.program_family import ProgramFamily, program_family
 from onceproof.harness.model.program_file import template_of_job
 from onceproof.harness.model.user_file import defined_in, error_line, import_file, imported_by
 
+TURNS: Final = Path(scenarios.__file__).with_name("turns.json")
 PROGRAM_SUFFIX: Final = ".toml"
 SQL_SUFFIXES: Final = (".sql", ".json")
 """Of scripts of Flink SQL and of their plans."""
@@ -92,6 +95,19 @@ def _built_in_places() -> Mapping[str, tuple[str, str]]:
             elif "._" not in each.name:
                 found[name] = each.name, ""
     return found
+
+
+def turns_of(families: Iterable[Family]) -> tuple[int, ...]:
+    """Return how many turns each of the families has in a round of a run of all."""
+    turns = _turns()
+    return tuple([turns.get(family.name, 1) for family in families])
+
+
+@cache
+def _turns() -> Mapping[str, int]:
+    """Return the turns of those that have several: `python -m tests.planted.turns` writes them."""
+    turns: Mapping[str, int] = json.loads(TURNS.read_text(encoding="utf-8"))
+    return turns
 
 
 def _name_of(module: str) -> str:

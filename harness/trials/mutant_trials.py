@@ -42,8 +42,8 @@ from onceproof.engine.errors import Ending
 from onceproof.harness.checkers import CONTINUATIONS, Signature, Violation
 from onceproof.harness.checkers.verdict import Verdict, is_same_failure
 from onceproof.harness.model.exit_codes import is_full
-from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
-from onceproof.harness.model.family_places import load_family, split_address
+from onceproof.harness.model.family import Family, FamilyError, options_of
+from onceproof.harness.model.family_places import load_family, split_address, turns_of
 from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import Mutant, MutantError, Reach, find_mutant
 from onceproof.harness.model.scenario import Scenario, Schedule

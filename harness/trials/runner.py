@@ -29,8 +29,8 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family, FamilyError, options_of, turns_of
-from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.family import Family, FamilyError, options_of
+from onceproof.harness.model.family_places import load_family, turns_of
 from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.seeds import WHOLE, Share
 from onceproof.harness.model.system import Closable, Controlled, NeedsPrograms, System, find_system, let_go

@@ -27,8 +27,7 @@ MEMORY_BYTES: Final = 4 << 30
 
 def run(seed: int, scenarios: int) -> dict[str, Any]:
     """Return whether a scenario fails, the property that it breaks, and how many were run."""
-    from onceproof.harness.model.family import turns_of
-    from onceproof.harness.model.family_places import family_names, load_family
+    from onceproof.harness.model.family_places import family_names, load_family, turns_of
     from onceproof.harness.model.seeds import numbered
     from onceproof.harness.systems.simulation.stopping import seconds_for_each
     from onceproof.harness.trials.trial import scenario_of, try_scenario

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypedDict
 
-from onceproof.harness.model.family import Family, turns_of
-from onceproof.harness.model.family_places import family_names, load_family
+from onceproof.harness.model.family import Family
+from onceproof.harness.model.family_places import family_names, load_family, turns_of
 from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.model.seeds import turn_order
 from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, families_of, measure, measure_all

@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from onceproof.harness.generation.generator import generate
-from onceproof.harness.model.family import options_of, turns_of
-from onceproof.harness.model.family_places import family_names, load_family
+from onceproof.harness.model.family import options_of
+from onceproof.harness.model.family_places import family_names, load_family, turns_of
 from onceproof.harness.model.seeds import WHOLE, numbered
 from onceproof.scenarios.random_graphs._graph import graph_of
 from onceproof.scenarios.random_graphs._panes import covered

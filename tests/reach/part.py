@@ -44,8 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     seed, first, of, scenarios = (int(each) for each in arguments[:4])
     tracing = coverage.Coverage(data_file=arguments[4], **settings())
     tracing.start()
-    from onceproof.harness.model.family import turns_of
-    from onceproof.harness.model.family_places import family_names, load_family
+    from onceproof.harness.model.family_places import family_names, load_family, turns_of
     from onceproof.harness.model.mutants import replaced
     from onceproof.harness.model.seeds import Share, numbered
     from onceproof.harness.systems.simulation.run_recorder import RunRecorder
