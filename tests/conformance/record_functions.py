@@ -3,12 +3,13 @@
 ``python -m tests.conformance.record_functions`` keeps the names that are in the file, which are those of
 Flink 2.3 (``BuiltInFunctionDefinitions`` and ``FlinkSqlOperatorTable``, as SQL names them), adds what the
 engine registers, and looks for a vector whose plan calls each. The planner rewrites some functions into
-others: ``REWRITTEN`` says into which.
+others: ``REWRITTEN`` says into which. With ``page FILE`` it writes the page of the documentation instead.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -78,8 +79,32 @@ def made(names: set[str]) -> dict[str, dict[str, Any]]:
     }
 
 
+def page() -> str:
+    """Return the table as a page, with Flink's functions only."""
+    table: dict[str, dict[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))
+    rows = {name: entry for name, entry in table.items() if not name.startswith("$")}
+    has = sum(entry["supported"] for entry in rows.values())
+    lines = [
+        "# Functions of SQL",
+        "",
+        f"The engine has {has} of {len(rows)} functions and operators of Flink 2.3. A statement that calls"
+        " another one is refused before the job starts. A test is a case recorded on Flink, which the engine"
+        " repeats.",
+        "",
+        "| function | here | test |",
+        "| --- | --- | --- |",
+    ]
+    for name, entry in rows.items():
+        shown = name.replace("|", "\\|")
+        lines.append(f"| `{shown}` | {'yes' if entry['supported'] else 'no'} | {entry['vector'] or ''} |")
+    return "\n".join([*lines, ""])
+
+
 def main() -> None:
-    """Write the file."""
+    """Write the file, or the page."""
+    if sys.argv[1:2] == ["page"]:
+        Path(sys.argv[2]).write_text(page(), encoding="utf-8")
+        return
     names = set(json.loads(TABLE.read_text(encoding="utf-8"))) if TABLE.exists() else set()
     lines = [f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in made(names).items()]
     separator = ",\n"
