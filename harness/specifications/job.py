@@ -175,6 +175,8 @@ class Step:
     is_cancelled: bool = False
     is_counted: bool = False
     too_many: bool = False
+    has_finished: bool = False
+    """Whether all tasks had finished before the effects."""
     discards_state: bool = False
     stored: int = 0
     """The checkpoint that has completed."""
@@ -270,6 +272,7 @@ class JobSpecification:
             asked = SYNC_SAVEPOINT if kind is StopRequested else getattr(event, "kind", SAVEPOINT)
             self._requests[event.number] = (asked, getattr(event, "drains", False))
         step.plan = self._deployed
+        step.has_finished = self._has_finished
 
     # Effects.
 
@@ -641,11 +644,13 @@ class JobSpecification:
             return bool(event.attempt == self._attempt)
         if type(event) is DeploymentFailed:
             return bool(event.may_pass)
-        return step.too_many or self._has_failed_to_stop(event, step)
+        # Flink ends a job whose tasks have all finished, whatever becomes of its checkpoints.
+        too_many = step.too_many and not step.has_finished
+        return too_many or self._has_failed_to_stop(event, step)
 
     def _has_failed_to_stop(self, event: Any, step: Step) -> bool:
         """Return whether the savepoint of a stop has failed: its tasks read no more, others take over."""
-        if type(event) is StopRequested or self._has_finished:
+        if type(event) is StopRequested or step.has_finished:
             return False
         stops = [each.number for each in step.pending.values() if each.kind == SYNC_SAVEPOINT]
         return any(number in stops and each.checkpoint_id is None for number, each in step.resolved.items())

@@ -168,6 +168,12 @@ FINISHES = [
     (TaskFinished("1.1", SOURCE), []),
     (TaskFinished("1.1", SINK), [JobFinished(stopped=True)]),
 ]
+FINISHED_BEFORE_STORED = [
+    periodic(1),
+    *answered(1),
+    (TaskFinished("1.1", SOURCE), []),
+    (TaskFinished("1.1", SINK), []),
+]
 REFUSAL = RequestResolved(1, None, "not now")
 
 GOOD = {
@@ -213,6 +219,13 @@ GOOD = {
         periodic(1),
         *answered(1),
         (MetadataFailed(1, "full"), [TooManyFailures("1"), *aborted(1, "full"), *restarts()]),
+    ],
+    "metadata that cannot be stored behind the end of all tasks": [
+        *FINISHED_BEFORE_STORED,
+        (
+            MetadataFailed(1, "full"),
+            [TooManyFailures("1"), *aborted(1, "full", heard_by=()), JobFinished()],
+        ),
     ],
     "a restart from the latest checkpoint, and an end by the strategy": [
         periodic(1),
@@ -420,6 +433,16 @@ BAD = {
     "a job finishes before its tasks": (
         [(TaskFinished("1.1", SINK), [JobFinished()])],
         "before that of all tasks",
+    ),
+    "a job restarts behind the end of all tasks": (
+        [
+            *FINISHED_BEFORE_STORED,
+            (
+                MetadataFailed(1, "full"),
+                [TooManyFailures("1"), *aborted(1, "full", heard_by=()), *restarts()],
+            ),
+        ],
+        "no end of an attempt without a failure",
     ),
     "state that is used is deleted": (
         [
