@@ -124,15 +124,16 @@ class CommitLedger:
         """Note that the part file of this mark and number is about to be committed. Raises OSError."""
         entry = Entry(self._place, mark.owner, mark.subtask, mark.attempt, mark.epoch, number, False)
         known = self._entries.setdefault((folder, mark.owner, mark.subtask), [])
-        earlier = next((each for each in known if each.attempt == mark.attempt), None)
-        if earlier is None or not self._rename(folder, earlier, entry):
+        own = [each for each in known if each.attempt == mark.attempt and each != entry]
+        others = [each for each in known if each.attempt != mark.attempt]
+        if entry in known or not own or not self._rename(folder, own.pop(), entry):
             self._create(folder, entry)
-        if earlier is not None:
-            known.remove(earlier)
-        known.append(entry)
-        while len(known) > KEPT:
+        # A process that commits before it has looked at the folder leaves the entry of an earlier one there.
+        cut = max(0, len(others) + 1 - KEPT)
+        for each in (*own, *others[:cut]):
             with suppress(FileNotFoundError):
-                self._calls.unlink(os.path.join(folder, known.pop(0).name))
+                self._calls.unlink(os.path.join(folder, each.name))
+        known[:] = [*others[cut:], entry]
 
     def has(self, folder: str, mark: Mark, number: int) -> bool:
         """Return whether the part file of this mark and number was committed here. Raises OSError."""

@@ -123,7 +123,7 @@ class SimulatedFiles:
         return list(found.items())
 
     def rename(self, source: str, target: str) -> None:
-        """Make a part file visible, or give an entry of the ledger another name.
+        """Make a part file visible, or give an entry of the ledger another name, which may be there.
 
         Raises CallFailed if a fault of the scenario strikes the commit.
         """
@@ -132,7 +132,8 @@ class SimulatedFiles:
             _fail(errno.ENOENT, source)
         if not file.can_vanish:
             self.unlink(source)
-            self._create(target)
+            if self._file(target) is None:
+                self._create(target)
             return
         assert os.path.basename(target) == file.name, "a part file has one visible name"
         self._system.prepare(file.name)
