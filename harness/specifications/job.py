@@ -624,7 +624,8 @@ class JobSpecification:
             _require(may, "no new attempt", end)
         elif step.is_cancelled:
             self._conclude_end(event, outcome, step)
-        if outcome is StartRestartTimer:
+        # One that is due at once may have been planned for earlier, while metadata were written.
+        if outcome is StartRestartTimer and end.due_ms > step.now:
             self._restarts_ms[len(self._failures_ms)] = end.due_ms
         if was_running and self.state == RUNNING and self._has_finished and not self._is_storing:
             raise Wrong("the end of a job whose tasks have all finished", effects)

@@ -61,7 +61,7 @@ from onceproof.engine.messages import (
 )
 from onceproof.engine.operators.base import Operator
 from onceproof.harness.specifications.job import JobRules, JobSpecification
-from onceproof.harness.specifications.restart_waits import FixedDelay
+from onceproof.harness.specifications.restart_waits import ExponentialDelay, FixedDelay
 
 SOURCE, SINK = TaskId(0, 0), TaskId(1, 0)
 UPSTREAMS = {SOURCE: (), SINK: (SOURCE,)}
@@ -498,6 +498,24 @@ def test_process_goes_on_from_what_it_has_found():
     assert judged([], found=found, begin=begins(restored=found[1])) is None
     assert judged([], found=found, begin=begins(restored=found[0])) is not None
     assert judged([], found=found, begin=begins()) is not None
+
+
+def test_restart_that_waits_for_metadata_counts_from_when_it_was_planned():
+    rules = JobRules(ExponentialDelay(1, 1, 1.0, quiet_ms=100, attempts=1), timeout_ms=100)
+    specification = JobSpecification(rules, ())
+    ends = (MetadataStored(1), [CheckpointCompleted(1), StartRestartTimer(50, RestartDue("1.1"))])
+    steps = [
+        *[(0, step) for step in (*begins(), *ONE)],
+        (10, (failed(), [CancelTasks("1.1")])),
+        (50, ends),
+        (50, (RestartDue("1.1"), [Deploy("1.2", metadata(1))])),
+        *[(50, step) for step in runs("1.2")],
+        # Quiet for 100 ms since the restart was due, which was at 11.
+        (111, (failed("1.2"), restarts("1.2", now=111, wait_ms=1))),
+    ]
+    assert [specification.judge(event, now, effects) for now, (event, effects) in steps] == [None] * len(
+        steps
+    )
 
 
 def test_error_that_repeats_ends_the_job_at_its_limit():
