@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
 
 name = "random_job"
-generator_version = 11
+generator_version = 12
 tasks: dict[str, Role] = {"left": "source", "s1": "sink"}
 """Those of the job without a graph; ``tasks_with`` has those of each graph."""
 record_schema = "key STRING, origin STRING, number BIGINT"

@@ -135,8 +135,8 @@ BUFFER_RECORDS: Final[tuple[tuple[int | UnsetType, int], ...]] = ((UNSET, 6), (2
 DRAWN_GRAPH_PATIENCE: Final = 3
 """By how much the step budget of a job is raised whose graph is drawn: its vertices may multiply records."""
 
-WATERMARKS_UNTIL_EXPIRY: Final = 1000
-"""The most of a generator of an endless drawn graph while a checkpoint waits until it expires."""
+WATERMARKS_UNTIL_EXPIRY: Final = 200
+"""The most of a generator of a drawn graph while a checkpoint waits until it expires."""
 DRAIN_PATIENCE: Final = 5
 """By how much the timeout of checkpoints is raised where a drawn graph is drained: its last windows may fire
 into joins, in front of functions that answer slowly."""
@@ -162,26 +162,25 @@ UNAIMED: Final = Drawing(draw_unaimed_faults, (("uniform", 1),), has_stories=Fal
 def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     """Return the scenario of a seed, an integer from 0."""
     scenario = _draw(family, seed, drawing)
-    if may_expire(family) and scenario.is_endless:
-        scenario = _with_time_to_drain(scenario)
+    if may_expire(family):
+        scenario = _with_time_to_go_on(scenario)
     scenario = with_client_answers(with_settings(family, scenario, seed), seed)
     return scenario if is_built_in(family) else with_times(scenario, seed, options_of(family).waits_ms)
 
 
-def _with_time_to_drain(scenario: Scenario) -> Scenario:
-    """Return a scenario that ends with a drained stop, whose savepoint has time for all that the end fires.
+def _with_time_to_go_on(scenario: Scenario) -> Scenario:
+    """Return a scenario of a drawn graph, whose tasks may wait for each other until a checkpoint expires.
 
-    A request that has expired once would expire again, in each attempt: what is drained is not committed.
-    While tasks wait for each other until a checkpoint has expired, watermarks are all that happens.
+    Barriers overtake on some of its edges only, and watermarks queue up meanwhile. An endless one ends with
+    a drained stop, which has time for all that its end fires: it would expire again in each attempt.
     """
-    added = (DRAIN_PATIENCE - 1) * scenario.checkpoint_timeout_ms
-    timeout = scenario.checkpoint_timeout_ms + added
-    return replace(
-        scenario,
-        checkpoint_timeout_ms=timeout,
-        watermark_interval_ms=max(scenario.watermark_interval, timeout // WATERMARKS_UNTIL_EXPIRY),
-        step_budget=allowed_step_budget(scenario.step_budget + EXPIRIES * added, scenario.record_count()),
-    )
+    timeout, least = scenario.checkpoint_timeout_ms, scenario.watermark_interval
+    if scenario.is_endless or scenario.checkpoint_mode.barriers == "unaligned":
+        least = max(least, timeout // WATERMARKS_UNTIL_EXPIRY)
+    added = (DRAIN_PATIENCE - 1) * timeout if scenario.is_endless else 0
+    budget = allowed_step_budget(scenario.step_budget + EXPIRIES * added, scenario.record_count())
+    changes = {"checkpoint_timeout_ms": timeout + added, "watermark_interval_ms": least}
+    return replace(scenario, step_budget=budget, **changes)
 
 
 def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:

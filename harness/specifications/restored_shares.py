@@ -6,7 +6,8 @@ Rules:
 - G is that of the checkpoint.
 - Elements of a list state stay where they were at the same parallelism. At another one all subtasks get as
   many; one more goes to as many subtasks as it takes, from behind those that got one of the state before.
-- A union list state is restored in full by every subtask; a broadcast state by copies, in turn.
+- A union list state is restored in full by every subtask; a broadcast state by copies, in turn. At the same
+  parallelism each subtask also restores its own, which is equal, where another one has none.
 """
 
 from __future__ import annotations
@@ -70,4 +71,7 @@ def _shares(mode: str, sizes: Sequence[int | None], count: int, start: int) -> t
         return shares, (start + left_over) % count
     if stays and None not in sizes:
         return held, start
-    return [held[subtask % len(held)] for subtask in range(count)], start
+    holders = [subtask for subtask, each in enumerate(sizes) if each is not None]
+    copied = [holders[subtask % len(holders)] for subtask in range(count)]
+    own = [sizes[subtask] if stays and copied[subtask] != subtask else None for subtask in range(count)]
+    return [held[subtask % len(held)] + (own[subtask] or 0) for subtask in range(count)], start

@@ -51,7 +51,7 @@ GOLDEN = {
     "periodic_page_views": "3:130a0ef5624c5641",
     "postgres_rows": "1:1b72a312df621b34",
     "postgres_upsert": "1:1b72a312df621b34",
-    "random_job": "11:2c6a3f703d77855b",
+    "random_job": "12:2c6a3f703d77855b",
     "raw_numbers": "1:a3352552cb770a6e",
     "reused_lists": "1:d740febc56bcc584",
     "rich_functions": "1:3f549ba41a246a81",

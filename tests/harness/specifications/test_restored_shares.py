@@ -56,3 +56,11 @@ def test_union_and_broadcast_states_are_restored_in_full():
     assert restored_mismatch(two, 8, [restored(all=4, map=3)] * 3) is None
     assert restored_mismatch(two, 8, [restored(all=4, map=3), restored(all=2, map=3)]) is not None
     assert restored_mismatch(two, 8, [restored(all=4, map=3), restored(all=4)]) is not None
+
+
+def test_subtask_that_has_no_broadcast_state_restores_the_copy_of_another():
+    held = {"map": ("BROADCAST", 3)}
+    three = stored(None, index(**held), index(**held))
+    # Each gets a copy in turn: that of subtask 1, 2 and 1 again.
+    assert restored_mismatch(three, 8, [restored(map=3), restored(map=6), restored(map=6)]) is None
+    assert restored_mismatch(three, 8, [restored(), restored(map=3), restored(map=3)]) is not None
