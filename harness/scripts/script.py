@@ -38,6 +38,7 @@ from onceproof.harness.model.family import FamilyError, nearest
 from onceproof.harness.model.user_file import error_line, modules_in
 from onceproof.harness.scripts.outside import printed
 from onceproof.harness.scripts.pyflink_imports import answer_imports
+from onceproof.harness.scripts.sql.program_plans import planning
 
 MODULE: Final = "onceproof_script_"
 """Prefix of the names of the modules in which scripts run."""
@@ -149,6 +150,7 @@ class Script:
         try:
             with (
                 self._running(said),
+                planning(),
                 submitted(Configuration(), lambda graph: None, str(self.path), overrides, takes=take),
             ):
                 self._execute()

@@ -36,7 +36,8 @@ from onceproof.harness.systems.flink.planner import find_planner
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
 
 PLAN_SUFFIX: Final = ".plan.json"
-_FOLDER: Final = "sql-plans"
+PLANS: Final = "sql-plans"
+"""The folder of kept plans in the cache of the user."""
 
 
 class KeptPlan(msgspec.Struct, frozen=True):
@@ -70,13 +71,13 @@ def plan_of(path: Path) -> PlannedScript:
     except SqlScriptError as error:
         raise FamilyError(f"{path}: {error}") from None
     digest = digest_of(statements)
-    kept = user_cache() / _FOLDER / f"{digest}.json"
+    kept = user_cache() / PLANS / f"{digest}.json"
     for place in (path.with_suffix(PLAN_SUFFIX), kept):
         found = _kept(place)
         if found is not None and found.digest == digest:
             return PlannedScript(statements, _read(path, found.plan), place)
     plan = _asked(path, statements)
-    place = kept if _keep(kept, KeptPlan(digest, VERSION, plan)) else path
+    place = kept if keep(kept, KeptPlan(digest, VERSION, plan)) else path
     return PlannedScript(statements, _read(path, plan), place)
 
 
@@ -94,9 +95,9 @@ def _kept(place: Path) -> KeptPlan | None:
         return None
 
 
-def _keep(place: Path, plan: KeptPlan) -> bool:
-    """Write a plan, whole or not at all; return whether it is kept."""
-    content = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+def keep(place: Path, kept: msgspec.Struct) -> bool:
+    """Write what the planner has said, whole or not at all; return whether it is kept."""
+    content = msgspec.json.format(msgspec.json.encode(kept), indent=1)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as folder:
