@@ -30,6 +30,7 @@ _VIEW: Final = re.compile(CREATE_VIEW, re.IGNORECASE)
 _HARMLESS: Final = re.compile(r"(DROP|USE)\b", re.IGNORECASE)
 _PIECE: Final = re.compile(r"'(?:[^']|'')*'|`[^`]*`|[()]|\bAS\b", re.IGNORECASE)
 _BRACKET: Final = re.compile(r"'(?:[^']|'')*'|[()]")
+_PARTITIONED: Final = re.compile(r"\s*\bPARTITIONED\s+BY\s*\([^()]*\)\s*$", re.IGNORECASE)
 _OPTION: Final = re.compile(r"'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'")
 _KEY: Final = re.compile(r"\bPRIMARY\s+KEY\b", re.IGNORECASE)
 _OF_SCENARIOS: Final = ("parallelism.default", "execution.checkpointing.", "state.", "restart-strategy.")
@@ -98,7 +99,9 @@ def declared(statement: str) -> str:
         return statement
     pairs = [] if connector is None else [("connector", DECLARED), *_changes(given, statement[:begins])]
     options = ", ".join([f"'{key}' = '{value}'" for key, value in pairs])
-    return f"{statement[:begins]}{f'WITH ({options})' if pairs else ''}{statement[ends:]}"
+    # Partitions only say in which folders a sink writes its rows.
+    columns = _PARTITIONED.sub(" ", statement[:begins])
+    return f"{columns}{f'WITH ({options})' if pairs else ''}{statement[ends:]}"
 
 
 def _declares(statement: str) -> bool:
