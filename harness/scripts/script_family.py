@@ -97,6 +97,7 @@ if TYPE_CHECKING:
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
 _SIZES: Final = (2, 3)
+_PAIRED: Final = {PartitionerKind.FORWARD, PartitionerKind.RESCALE}
 _TIMED_TRIALS: Final = 3
 """How many records at the boundaries of timers are tried, to find out whether they determine the rows."""
 
@@ -149,7 +150,7 @@ class ScriptFamily:
             fan_out=self._fan_out,
             waits_ms=self.waits_ms,
             calls_outside=bool(self._real.ends.sinks) or any(each.own_splits for each in self.pools.values()),
-            barriers="aligned" if self._has_forward_edges else None,
+            barriers=None if self._keeps_edges else "aligned",
         )
 
     def generate(self, random: Random) -> Workload:
@@ -467,26 +468,25 @@ class ScriptFamily:
 
     def _look_at_graph(self) -> None:
         """Find out which vertices the job has, and which of them have the parallelism of the scenario."""
-        sizes: list[dict[str, int]] = []
         calm = calm_scenario(self, first_records(self.pools))
-        for size in _SIZES:
-            graph = World(self, replace(calm, parallelism=size)).job.build_graph()
-            sizes.append({vertex.name: vertex.parallelism for vertex in graph.vertices})
+        graphs = [World(self, replace(calm, parallelism=size)).job.build_graph() for size in (1, *_SIZES)]
+        single, *sizes = [{vertex.name: vertex.parallelism for vertex in graph.vertices} for graph in graphs]
         # Faults of sinks strike the last vertex.
-        vertices = sorted(graph.vertices, key=lambda vertex: not vertex.outputs)
+        vertices = sorted(graphs[-1].vertices, key=lambda vertex: not vertex.outputs)
         self.tasks: Vertices = {
             vertex.name: "keyed"
             if [each.get(vertex.name) for each in sizes] == [*_SIZES]
             else vertex.parallelism
             for vertex in vertices
         }
-        sources = [graph.vertices[edge.source] for vertex in vertices for edge in vertex.inputs]
+        sources = [graphs[-1].vertices[edge.source] for vertex in vertices for edge in vertex.inputs]
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self.mixes: bool = any(
             source.parallelism > 1 and kind is not PartitionerKind.FORWARD
             for source, kind in zip(sources, edges, strict=True)
         )
-        self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
+        # An edge to an operator of one subtask is none where the other one has one as well: both are chained.
+        self._keeps_edges = single.keys() == sizes[0].keys() and not _PAIRED & {*edges}
 
 
 class _Tapped:
