@@ -266,6 +266,11 @@ def script_of(family: Family) -> Any | None:
     return family if type(family).__module__ == _SCRIPTS else None
 
 
+def statements_of(family: Family) -> Any | None:
+    """Return the family if it is that of a script of Flink SQL."""
+    return family if type(family).__module__ == _STATEMENTS else None
+
+
 def judge_of(family: Family) -> str:
     """Return who judges a script of Flink SQL, as the end of a sentence; "" for any other family."""
     script: Any = family

@@ -54,6 +54,8 @@ class PlannedScript(msgspec.Struct, frozen=True):
     statements: Statements | None
     """None: a plan was given without them."""
     plan: Plan
+    compiled: Mapping[str, Any]
+    """The plan as the planner wrote it."""
     place: Path
     """Where the plan is kept; the script if nowhere."""
 
@@ -65,7 +67,7 @@ def plan_of(path: Path) -> PlannedScript:
     except (OSError, UnicodeDecodeError) as error:
         raise FamilyError(f"{path}: cannot be read: {error}") from None
     if path.suffix == ".json":
-        return PlannedScript(None, _read(path, _as_json(path, text)), path)
+        return _planned(path, None, _as_json(path, text), path)
     try:
         statements = read_statements(text)
     except SqlScriptError as error:
@@ -75,10 +77,10 @@ def plan_of(path: Path) -> PlannedScript:
     for place in (path.with_suffix(PLAN_SUFFIX), kept):
         found = _kept(place)
         if found is not None and found.digest == digest:
-            return PlannedScript(statements, _read(path, found.plan), place)
+            return _planned(path, statements, found.plan, place)
     plan = _asked(path, statements)
     place = kept if keep(kept, KeptPlan(digest, VERSION, plan)) else path
-    return PlannedScript(statements, _read(path, plan), place)
+    return _planned(path, statements, plan, place)
 
 
 def digest_of(statements: Statements) -> str:
@@ -117,9 +119,11 @@ def _as_json(path: Path, text: str) -> dict[str, Any]:
         raise FamilyError(f"{path}: it is no compiled plan: {error}") from None
 
 
-def _read(path: Path, plan: Mapping[str, Any]) -> Plan:
+def _planned(
+    path: Path, statements: Statements | None, compiled: Mapping[str, Any], place: Path
+) -> PlannedScript:
     try:
-        return read_plan(plan)
+        return PlannedScript(statements, read_plan(compiled), compiled, place)
     except (UnsupportedPlan, InvalidPlan) as error:
         raise FamilyError(f"{path}: {error}") from None
 

@@ -46,6 +46,7 @@ from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
 from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, drops_late_rows, durations_of, rows_left
+from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.samples import sampled_rows
 from onceproof.harness.scripts.sql.sql_ends import MALFORMED, ScriptTables, sinks_of, sources_of
@@ -146,6 +147,12 @@ class SqlFamily:
             rows = corrected(end.sink, changes[name], of_calm[name], is_sound)
             expected += map(end.sink.written, rows)
         return expected
+
+    def on_flink(self) -> FlinkEnds:
+        """Return the ends of the job on Flink itself."""
+        statements = self._planned.statements
+        options = {} if statements is None else statements.options
+        return FlinkEnds(self._planned.compiled, {_ZONE: "UTC", **options}, self.sources, self.sinks)
 
     def calm_rows(self, records: Records) -> RowCounts | None:
         """Return the changes of the calm run; None if it fails."""
