@@ -46,6 +46,7 @@ from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
 from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, drops_late_rows, durations_of, rows_left
+from onceproof.harness.scripts.sql.drawn_values import constants_of
 from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.samples import sampled_rows
@@ -272,11 +273,11 @@ class SqlFamily:
 
     def _make_drawers(self, samples: Mapping[str, Path]) -> dict[str, RowDrawer]:
         plan = self._planned.plan
-        durations, stays = durations_of(plan), drops_late_rows(plan)
+        durations, constants, stays = durations_of(plan), constants_of(plan), drops_late_rows(plan)
         drawers = {}
         for name, table in self.sources.items():
             sample = sampled_rows(samples[name], table) if name in samples else ()
-            drawers[name] = RowDrawer(table, self._settings, durations, stays, sample)
+            drawers[name] = RowDrawer(table, self._settings, durations, constants, stays, sample)
             if sample:
                 drawers[name].origin = f"{counted(len(sample), 'row')} of {samples[name].name}"
         return drawers

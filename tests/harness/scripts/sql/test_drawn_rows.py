@@ -23,7 +23,7 @@ def drawer_of(digits, mode="append", stays_on_time=False):
     }
     fields = [{"name": "k", "fieldType": "VARCHAR(2147483647)"}, {"name": "v", "fieldType": "BIGINT"}]
     end = TableEnd("t", "t", read_type({"type": "ROW", "fields": fields}), {"mode": mode})
-    return RowDrawer(SourceTable(end, rowtime, rowtime), TableSettings({}), (), stays_on_time)
+    return RowDrawer(SourceTable(end, rowtime, rowtime), TableSettings({}), (), {}, stays_on_time)
 
 
 @pytest.mark.parametrize(("digits", "unit_ms"), [(3, 1), (0, 1000)])
