@@ -32,8 +32,10 @@ from onceproof import scenarios
 from onceproof.harness.model.exit_codes import FOLLOWING
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
+    Declared,
     Family,
     FamilyError,
+    Records,
     family_of,
     nearest,
     options_of,
@@ -275,6 +277,12 @@ def judge_of(family: Family) -> str:
     """Return who judges a script of Flink SQL, as the end of a sentence; "" for any other family."""
     script: Any = family
     return str(script.judge) if type(family).__module__ == _STATEMENTS else ""
+
+
+def judged_by(family: object, records: Records, declared: Declared) -> str:
+    """Return who says what a script of Flink SQL leaves in a run; "" for any other family."""
+    script: Any = family
+    return str(script.judged_by(records, declared)) if type(family).__module__ == _STATEMENTS else ""
 
 
 def address_of(family: Family) -> str:

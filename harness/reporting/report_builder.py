@@ -72,6 +72,7 @@ from onceproof.reports.model import (
     Sizes,
     Symptom,
 )
+from onceproof.reports.notes import judged_text
 from onceproof.reports.render import write
 from onceproof.reports.summaries import distribution, row_differences
 from onceproof.reports.text import counted, duration
@@ -257,7 +258,9 @@ def _judged_in_batch(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield as a fact who judges each script of Flink SQL."""
     for family in result.families:
         if judge := judge_of(family):
-            yield "oracle", f"{family.name}: {judge}"
+            tally = result.tally.families.get(family.name, FamilyTally())
+            counts = judged_text(tally.notes, tally.scenarios)
+            yield "oracle", f"{family.name}: {judge}{f'; {counts}' if counts else ''}"
 
 
 def _share_of(result: RunResult) -> Iterator[tuple[str, str]]:

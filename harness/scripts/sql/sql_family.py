@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -52,6 +52,7 @@ from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.samples import sampled_rows
 from onceproof.harness.scripts.sql.sql_ends import MALFORMED, ScriptTables, sinks_of, sources_of
 from onceproof.harness.systems.simulation.world import World
+from onceproof.reports.notes import NOBODY
 from onceproof.reports.text import counted
 
 if TYPE_CHECKING:
@@ -67,8 +68,19 @@ _COMPARED: Final = 20
 _TRIALS: Final = 3
 """How many workloads are tried to find out whether the job takes them."""
 
+BY_DUCKDB: Final = "DuckDB"
+BY_RUNS: Final = "its own runs without faults"
+
 Tables = Mapping[str, RowCounts]
 """By sink, the rows of its table."""
+
+
+class Judgement(NamedTuple):
+    """What a run should have committed."""
+
+    rows: Rows
+    by: str
+    """Who says so; NOBODY, and why, if the rows are those of the run."""
 
 
 class SqlFamily:
@@ -126,28 +138,38 @@ class SqlFamily:
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return the changes that should be there; of a part of the input, those that are."""
-        if not declared.is_whole or (self._expires and declared.sets_clocks):
-            return declared.rows
-        tables = self._tables(records)
-        changes = self._by_sink(declared.rows)
-        if tables is None or self._are_right(changes, tables):
-            return declared.rows
+        return self._judgement(records, declared).rows if declared.is_whole else declared.rows
+
+    def judged_by(self, records: Records, declared: Declared) -> str:
+        """Return who says what a run should leave."""
+        return self._judgement(records, declared).by
+
+    def _judgement(self, records: Records, declared: Declared) -> Judgement:
+        rows = declared.rows
+        if self._expires and declared.sets_clocks:
+            return Judgement(rows, f"{NOBODY}a clock was set, and state has a time to live")
+        if self._rows_at_end(records) is None:
+            return Judgement(rows, f"{NOBODY}no table has its changes")
+        batch, changes = self._tables(records), self._by_sink(rows)
+        if batch is not None and self._are_right(changes, batch):
+            return Judgement(rows, BY_DUCKDB)
         calm = self._calm.rows(records)
         if calm is None:
-            return declared.rows
+            return Judgement(rows, f"{NOBODY}its run without faults fails")
         of_calm = self._final(calm)
-        if tables != of_calm and self._are_right(changes, of_calm):
-            return declared.rows
+        by = BY_DUCKDB if batch == of_calm else BY_RUNS
+        if batch != of_calm and self._are_right(changes, of_calm):
+            return Judgement(rows, by)
         variants = self._calm.variants(records, over_time=declared.sets_clocks)
         if any(self._final(run) != of_calm for run in variants):
-            return declared.rows
+            return Judgement(rows, f"{NOBODY}its runs without faults differ")
         calm_changes = self._by_sink(calm.elements())
         expected: list[Row] = []
         for name, end in self.sinks.items():
             is_sound = applied(end.sink, calm_changes[name]).is_sound
-            rows = corrected(end.sink, changes[name], of_calm[name], is_sound)
-            expected += map(end.sink.written, rows)
-        return expected
+            right = corrected(end.sink, changes[name], of_calm[name], is_sound)
+            expected += map(end.sink.written, right)
+        return Judgement(expected, by)
 
     def on_flink(self) -> FlinkEnds:
         """Return the ends of the job on Flink itself."""
@@ -199,7 +221,7 @@ class SqlFamily:
     # The tables that should be there.
 
     def _tables(self, records: Records) -> Tables | None:
-        """Return what each sink should hold; None: it is not known."""
+        """Return what each sink should hold, by the statements in batch; None: they do not say."""
         key = key_of(records)
         if key not in self._answers:
             if len(self._answers) >= _MOST_KEPT:
@@ -211,10 +233,7 @@ class SqlFamily:
         rows = self._rows_at_end(records)
         if rows is None:
             return None
-        if self._batch is not None and (tables := self._batch.tables(rows)) is not None:
-            return tables
-        calm = self._calm.rows(records)
-        return None if calm is None else self._final(calm)
+        return None if self._batch is None else self._batch.tables(rows)
 
     def _rows_at_end(self, records: Records) -> dict[str, list[Row]] | None:
         """Return the rows that the changes leave in each source; None where no table has such changes.
