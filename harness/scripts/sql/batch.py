@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from sqlglot import exp
 from onceproof.engine.table.python_values import from_python, to_python
 from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
 from onceproof.engine.table.values import Row
+from onceproof.engine.types.row import Row as UserRow
 from onceproof.harness.scripts.sql.changelog import RowCounts
 from onceproof.harness.scripts.sql.dialect import INTEGER_MACROS, MACROS, Translated, translated_expression
 from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
@@ -123,7 +124,9 @@ class Batch:
             self._connection.execute(f'DELETE FROM "{name} rows"')
             types = self._sources[name].end.type.types
             into = [to_python(_without_zone(kind)) for kind in types]
-            values = [[convert(value) for convert, value in zip(into, row, strict=True)] for row in own]
+            values = [
+                [_bound(convert(value)) for convert, value in zip(into, row, strict=True)] for row in own
+            ]
             if values:
                 marks = ", ".join(["?"] * len(types))
                 self._connection.executemany(f'INSERT INTO "{name} rows" VALUES ({marks})', values)
@@ -238,8 +241,15 @@ def _has_two_of_a_key(end: SinkTable, rows: RowCounts) -> bool:
     return sink.key is not None and len({sink.identity(row) for row in rows}) < rows.total()
 
 
+def _bound(value: Any) -> Any:
+    """Return a value as DuckDB takes it: a row as a dict."""
+    return value.as_dict(recursive=True) if isinstance(value, UserRow) else value
+
+
 def _as_in_sink(column: str, kind: LogicalType) -> str:
     """Return a column with the type of a sink's, to which Flink casts."""
+    if kind.root == "ROW":
+        raise Untranslatable(f"the type {kind} of a column that is written")
     cast = f"CAST({column} AS {type_name(kind)})"
     return f"left({cast}, {kind.precision})" if kind.root == "VARCHAR" and kind.precision < _LONGEST else cast
 
@@ -255,6 +265,9 @@ def type_name(kind: LogicalType) -> str:
         return "VARCHAR"
     if root in INTEGERS or root == "DOUBLE":
         return root
+    if root == "ROW":
+        fields = ", ".join([f'"{each.name}" {type_name(each.type)}' for each in kind.fields])
+        return f"STRUCT({fields})"
     if root not in _PLAIN or root in TEXTS:
         raise Untranslatable(f"the type {kind}")
     return _PLAIN[root]
@@ -262,4 +275,8 @@ def type_name(kind: LogicalType) -> str:
 
 def _without_zone(kind: LogicalType) -> LogicalType:
     """Return the type as DuckDB has it: a time in UTC."""
+    if kind.root == "ROW":
+        return replace(
+            kind, fields=tuple([replace(each, type=_without_zone(each.type)) for each in kind.fields])
+        )
     return replace(kind, root="TIMESTAMP") if kind.root == "TIMESTAMP_LTZ" else kind

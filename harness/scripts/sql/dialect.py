@@ -17,6 +17,8 @@ from sqlglot import exp, parse_one, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
+from onceproof.harness.scripts.sql.group_windows import without_group_windows
+from onceproof.harness.scripts.sql.translated_functions import FUNCTIONS, translated_function
 from onceproof.harness.scripts.sql.windows import Untranslatable, WindowView, without_windows
 
 _KNOWN: Final = frozenset(
@@ -99,6 +101,13 @@ _KNOWN: Final = frozenset(
         exp.Ordered,
         exp.Limit,
         exp.Extract,
+        exp.Year,
+        exp.Month,
+        exp.Hour,
+        exp.Minute,
+        exp.Second,
+        exp.Replace,
+        exp.RegexpExtract,
     }
 )
 """The expressions of sqlglot that mean the same."""
@@ -107,8 +116,6 @@ _TYPES: Final = frozenset({*_NUMBERS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "
 _INTEGERS: Final = "('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT')"
 _FIELDS: Final = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
 """The parts of a time that both number alike."""
-_TIMES: Final = ("TO_TIMESTAMP_LTZ",)
-_US_OF_DIGITS: Final = {"0": 1_000_000, "3": 1_000}
 DIVIDED: Final = "flink_divided"
 AVERAGE: Final = "flink_average"
 INTEGER_MACROS: Final = (
@@ -131,6 +138,10 @@ class Flink(Dialect):
         """Names are quoted by backticks."""
 
         IDENTIFIERS: ClassVar = ["`"]
+        # SESSION is a function, too.
+        KEYWORDS: ClassVar = {
+            word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "SESSION"
+        }
         QUOTES: ClassVar = ["'"]
 
 
@@ -149,6 +160,7 @@ class Translated:
             tree = parse_one(text, dialect=Flink)
         except SqlglotError:
             raise Untranslatable("a statement that sqlglot does not read") from None
+        self.views += without_group_windows(tree, first_view + len(found))
         for node in tree.walk():
             _check(node)
         self.divides = tree.find(exp.Div, exp.Avg) is not None
@@ -192,7 +204,7 @@ def _kind_of(node: exp.Expr) -> str:
 
 def _check(node: exp.Expr) -> None:
     match node:
-        case exp.Anonymous() if node.name.upper() not in _TIMES:
+        case exp.Anonymous() if node.name.upper() not in FUNCTIONS:
             raise Untranslatable(f"the function {node.name}")
         case exp.Cast() if str(node.to.this.value).upper() not in _TYPES:
             raise Untranslatable(f"a cast to {node.to.sql()}")
@@ -202,6 +214,8 @@ def _check(node: exp.Expr) -> None:
             raise Untranslatable("AVG of DISTINCT values or with FILTER")
         case exp.Table() if node.args.get("version") is not None:
             raise Untranslatable("a temporal join")
+        case exp.Replace() if not node.expression.is_string or not node.expression.name:
+            raise Untranslatable("REPLACE of what is not a constant text")
         case exp.Limit() if not node.parent or node.parent.args.get("order") is None:
             raise Untranslatable("LIMIT without an order")
     if type(node) not in _KNOWN:
@@ -219,23 +233,16 @@ def _changed(node: exp.Expr) -> exp.Expr:
         return exp.Cast(
             this=exp.Anonymous(this="trunc", expressions=[node.this.transform(_changed)]), to=node.to
         )
-    if isinstance(node, exp.Anonymous) and node.name.upper() in _TIMES:
-        return _time_of(node)
+    if isinstance(node, exp.RegexpExtract):
+        # sqlglot takes the group, which stands third in Flink, for the place where to begin.
+        given = [node.this, node.expression, node.args.get("position")]
+        return translated_function("REGEXP_EXTRACT", [each.transform(_changed) for each in given if each])
+    if isinstance(node, exp.Anonymous):
+        return translated_function(node.name, [each.transform(_changed) for each in node.expressions])
     if isinstance(node, exp.Select) and not node.args.get("group") and _aggregates(node):
         some = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
         node.having(some, copy=False)
     return node
-
-
-def _time_of(call: exp.Anonymous) -> exp.Expr:
-    """Return the time of a number of seconds or milliseconds."""
-    arguments = call.expressions
-    digits = arguments[1].name if len(arguments) > 1 else "3"
-    if digits not in _US_OF_DIGITS:
-        raise Untranslatable(f"the function {call.sql()[:40]}")
-    scale = exp.Literal.number(_US_OF_DIGITS[digits])
-    value = exp.Mul(this=exp.Paren(this=arguments[0].transform(_changed)), expression=scale)
-    return exp.Anonymous(this="make_timestamp", expressions=[value])
 
 
 def _aggregates(select: exp.Select) -> bool:

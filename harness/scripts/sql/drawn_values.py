@@ -79,7 +79,7 @@ class Drawing(Struct, frozen=True):
     def _later(self, chance: Chance) -> int:
         """Draw how much later than the event another time of a row is."""
         duration = chance.choice(self.durations) if self.durations else 10_000
-        return chance.choice((0, 0, 1, -1, duration, 3 * duration))
+        return chance.choice((0, 1, -1, duration, 3 * duration, 10 * duration, 10 * duration))
 
 
 def constants_of(plan: Plan) -> Constants:
