@@ -34,7 +34,7 @@ MILLISECONDS: Final = Fraction(1)
 """How many units a millisecond has in a column of integers that says the event time."""
 _WORDS: Final = ("ada", "bob", "cy", "dora")
 _JOINED: Final = ("", *_WORDS)
-_CONSTANT: Final = 0.6
+_CONSTANT: Final = 0.75
 _OF_PATTERNS: Final = re.compile(r"[\\^$.|?*+()\[\]{}%]+")
 _BEYOND: Final = {"TINYINT": 1 << 7, "SMALLINT": 1 << 15, "INT": 1 << 31, "BIGINT": 1 << 63}
 """The first number beyond a type of integers."""
@@ -79,7 +79,7 @@ class Drawing(Struct, frozen=True):
     def _later(self, chance: Chance) -> int:
         """Draw how much later than the event another time of a row is."""
         duration = chance.choice(self.durations) if self.durations else 10_000
-        return chance.choice((0, 1, -1, duration, 3 * duration, 10 * duration, 10 * duration))
+        return chance.choice((0, 1, -1, duration, *[10 * duration] * 3, 30 * duration))
 
 
 def constants_of(plan: Plan) -> Constants:
@@ -170,7 +170,7 @@ def drawn_value(chance: Chance, kind: LogicalType, constants: Sequence[Any] = ()
 def _like(chance: Chance, constant: Any, kind: LogicalType) -> Any:
     """Draw a value that is a constant, or is like it; None: a column of the type has none such."""
     if kind.root in INTEGERS:
-        step = chance.choice((0, 0, 0, 0, -1, 1))
+        step = chance.choice((0, 0, 0, 0, 0, 0, -1, 1))
         with suppress(InvalidOperation, ValueError, OverflowError):
             value = int(Decimal(constant)) + step
             return value if -_BEYOND[kind.root] <= value < _BEYOND[kind.root] else None

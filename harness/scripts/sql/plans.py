@@ -6,14 +6,17 @@ Rules:
   Then neither Flink nor Java is needed: workers, replays and other commands read it. A cache that cannot be
   written keeps none.
 - A kept plan may stand beside its script, as ``revenue.plan.json`` of ``revenue.sql``, so that a machine
-  without Flink has it. It counts if its digest is that of the script.
+  without Flink has it; ``plans.json.gz`` holds those of all scripts of a folder. A kept plan counts if its
+  digest is that of the script.
 - A file of JSON is a compiled plan itself, and is taken as it is.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +28,6 @@ from onceproof.engine.table.planner.planner_process import (
     PlannerBroken,
     PlanningFailed,
     PlanRequest,
-    renumbered,
 )
 from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan, read_plan
 from onceproof.harness.model.family import FamilyError
@@ -36,6 +38,7 @@ from onceproof.harness.systems.flink.planner import find_planner
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
 
 PLAN_SUFFIX: Final = ".plan.json"
+PLANS_OF_FOLDER: Final = "plans.json.gz"
 PLANS: Final = "sql-plans"
 """The folder of kept plans in the cache of the user."""
 
@@ -74,9 +77,9 @@ def plan_of(path: Path) -> PlannedScript:
         raise FamilyError(f"{path}: {error}") from None
     digest = digest_of(statements)
     kept = user_cache() / PLANS / f"{digest}.json"
-    for place in (path.with_suffix(PLAN_SUFFIX), kept):
-        found = _kept(place)
-        if found is not None and found.digest == digest:
+    for place in (path.with_suffix(PLAN_SUFFIX), path.with_name(PLANS_OF_FOLDER), kept):
+        found = _kept(place, digest)
+        if found is not None:
             return _planned(path, statements, found.plan, place)
     plan = _asked(path, statements)
     place = kept if keep(kept, KeptPlan(digest, VERSION, plan)) else path
@@ -90,11 +93,16 @@ def digest_of(statements: Statements) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _kept(place: Path) -> KeptPlan | None:
+def _kept(place: Path, digest: str) -> KeptPlan | None:
+    """Return the plan with a digest from a file that holds one or several."""
     try:
-        return msgspec.json.decode(place.read_bytes(), type=KeptPlan)
-    except (OSError, msgspec.DecodeError):
+        if place.suffix == ".gz":
+            plans = msgspec.json.decode(gzip.decompress(place.read_bytes()), type=list[KeptPlan])
+        else:
+            plans = [msgspec.json.decode(place.read_bytes(), type=KeptPlan)]
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError):
         return None
+    return next((each for each in plans if each.digest == digest), None)
 
 
 def keep(place: Path, kept: msgspec.Struct) -> bool:
@@ -114,8 +122,10 @@ def keep(place: Path, kept: msgspec.Struct) -> bool:
 def _as_json(path: Path, text: str) -> dict[str, Any]:
     try:
         plan = msgspec.json.decode(text, type=dict[str, Any])
-        return renumbered(plan.get("plan", plan))
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        # Its ids stay: by them the job finds its state.
+        found: dict[str, Any] = plan.get("plan", plan)
+        return found
+    except msgspec.DecodeError as error:
         raise FamilyError(f"{path}: it is no compiled plan: {error}") from None
 
 
