@@ -40,6 +40,7 @@ NODE_MODULES: Final = (
     "join",
     "interval_join",
     "temporal_join",
+    "lookup_join",
     "correlate",
     "window_table_function",
     "window_aggregate",

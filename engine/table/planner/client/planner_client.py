@@ -65,7 +65,11 @@ def new_environment(options, jar):
     configuration = Configuration()
     for key, value in {**SETTINGS, **options, "pipeline.jars": f"file://{jar}"}.items():
         configuration.set_string(key, value)
-    return StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(configuration))
+    streams = StreamExecutionEnvironment.get_execution_environment(configuration)
+    environment = StreamTableEnvironment.create(streams)
+    # From here on the jar answers for the tables of every connector.
+    environment.execute_sql("LOAD MODULE vec")
+    return environment
 
 
 def planned(environment, request):
