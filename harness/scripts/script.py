@@ -34,10 +34,12 @@ from onceproof.engine.api.job_description import JobDescription
 from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.table.connectors.registry import standing_in
 from onceproof.harness.model.family import FamilyError, nearest
 from onceproof.harness.model.user_file import error_line, modules_in
 from onceproof.harness.scripts.outside import printed
 from onceproof.harness.scripts.pyflink_imports import answer_imports
+from onceproof.harness.scripts.sql.program_ends import TrialTables
 from onceproof.harness.scripts.sql.program_plans import planning
 
 MODULE: Final = "onceproof_script_"
@@ -151,6 +153,7 @@ class Script:
             with (
                 self._running(said),
                 planning(),
+                standing_in(TrialTables()),
                 submitted(Configuration(), lambda graph: None, str(self.path), overrides, takes=take),
             ):
                 self._execute()

@@ -79,6 +79,7 @@ from onceproof.harness.scripts.special_records import (
     specials_of,
     timer_lengths,
 )
+from onceproof.harness.scripts.sql.program_ends import TableSource, table_pool
 from onceproof.harness.scripts.variations import (
     MOST_RECORDS,
     draw_records,
@@ -412,6 +413,10 @@ class ScriptFamily:
         pools = {}
         for name, node, source in sources:
             kind = node.output_type
+            has_splits = not node.parallelism_is_fixed
+            if isinstance(source, TableSource) and name not in inherited:
+                pools[name] = table_pool(source, samples.get(name), has_splits=has_splits)
+                continue
             origin = "of the program itself"
             own_splits: dict[str, int] = {}
             if name in inherited:
@@ -439,7 +444,7 @@ class ScriptFamily:
                         f" with --sample {name}=FILE, lines of JSON, CSV or text"
                     )
                 records = found
-            has_splits = not node.parallelism_is_fixed and not own_splits
+            has_splits = has_splits and not own_splits
             pools[name] = pool_of(records, origin, has_splits=has_splits, own_splits=own_splits)
         return pools
 

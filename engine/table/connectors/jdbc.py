@@ -44,7 +44,7 @@ from onceproof.engine.connectors.source import ForwardingReader, Source, SourceI
 from onceproof.engine.elements import Record
 from onceproof.engine.extras import POSTGRES, require
 from onceproof.engine.table.connectors.lookups import CachedLookup, cache_settings
-from onceproof.engine.table.connectors.registry import Options, lookup, sink, source
+from onceproof.engine.table.connectors.registry import ConnectedSource, Options, lookup, sink, source
 from onceproof.engine.table.python_values import from_python, to_python
 from onceproof.engine.table.table_ends import Lookup, MakeLookup, TableEnd
 from onceproof.engine.table.types import INTEGERS, LogicalType
@@ -90,12 +90,24 @@ def _ignore(options: Options, *prefixes: str) -> None:
 # ---- source
 
 
-class ChangesOfRows(Source):
-    """The rows of a source as changes of a table."""
+class ChangesOfRows(ConnectedSource):
+    """The rows of a source as changes of a table.
 
-    def __init__(self, inner: Source, row: LogicalType) -> None:
-        self._inner, self._row = inner, row
-        self.is_bounded = inner.is_bounded
+    Args:
+        make: makes the source.
+        end: the table.
+    """
+
+    _inner: Source
+
+    def __init__(self, make: Callable[[], Source], end: TableEnd) -> None:
+        self._make, self._end = make, end
+
+    def connect(self) -> None:
+        """Make the source, which asks for the range of keys."""
+        self._inner = self._make()
+        # It cannot be sent to other processes.
+        del self._make
 
     def splits(self) -> Sequence[str]:
         """Return those of the inner source."""
@@ -107,11 +119,12 @@ class ChangesOfRows(Source):
 
     def open_split(self, split: str, position: Any | None) -> SplitReader:
         """Return a reader of changes."""
-        return _ChangesReader(self._inner.open_split(split, position), self._row)
+        return _ChangesReader(self._inner.open_split(split, position), self._end.type)
 
     def identity(self) -> SourceIdentity:
-        """Return that of the inner source."""
-        return self._inner.identity()
+        """Return that of the inner source; of one that is not connected, its table."""
+        inner = getattr(self, "_inner", None)
+        return SourceIdentity(f"table {self._end.name}") if inner is None else inner.identity()
 
 
 class _ChangesReader(ForwardingReader):
@@ -147,20 +160,23 @@ def jdbc_source(end: TableEnd, options: Options) -> Source:
                 " declare it as PRIMARY KEY"
             )
         key = keys[0].name
-    try:
-        inner = PostgresSource(
-            place.options,
-            place.table,
-            end.type.names,
-            key,
-            lower=lower,
-            upper=upper,
-            schema=place.schema,
-            page_rows=rows,
-        )
-    except (RefusedByDatabase, ValueError) as error:
-        raise options.wrong(str(error)) from None
-    return ChangesOfRows(inner, end.type)
+
+    def connect() -> PostgresSource:
+        try:
+            return PostgresSource(
+                place.options,
+                place.table,
+                end.type.names,
+                key,
+                lower=lower,
+                upper=upper,
+                schema=place.schema,
+                page_rows=rows,
+            )
+        except (RefusedByDatabase, ValueError) as error:
+            raise options.wrong(str(error)) from None
+
+    return ChangesOfRows(connect, end)
 
 
 def _bound(text: Any) -> int | None:

@@ -12,10 +12,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from onceproof.engine.configuration.parsing import at_least, parse_boolean, parse_duration_ms
 from onceproof.engine.connectors.source import Source
@@ -112,6 +114,14 @@ class Options:
         return WrongTable(f"table {self.table!r}: {what}")
 
 
+class ConnectedSource(Source):
+    """A source that asks its server before the job starts."""
+
+    @abstractmethod
+    def connect(self) -> None:
+        """Ask what there is to read. Raises WrongTable."""
+
+
 MakeSource: TypeAlias = Callable[[TableEnd, Options], Source]
 MakeSink: TypeAlias = Callable[[TableEnd, Options], Any]
 MakesLookup: TypeAlias = Callable[[TableEnd, Sequence[int], Options], MakeLookup]
@@ -137,6 +147,31 @@ def lookup(*names: str) -> Callable[[MakesLookup], MakesLookup]:
     return registering(LOOKUPS, names)
 
 
+class StandIns(Protocol):
+    """What stands for the tables of a program that is not to reach its servers."""
+
+    def source(self, end: TableEnd, made: Source) -> Source:
+        """Return what is read in place of the source of a table, which is not connected."""
+        ...
+
+    def lookup(self, end: TableEnd, keys: Sequence[int]) -> MakeLookup:
+        """Return what makes lookups in place of those of a table."""
+        ...
+
+
+_STAND_INS: Final[list[StandIns]] = []
+
+
+@contextmanager
+def standing_in(stand_ins: StandIns) -> Iterator[None]:
+    """Give stand-ins to the tables of programs that run inside the block."""
+    _STAND_INS.append(stand_ins)
+    try:
+        yield
+    finally:
+        _STAND_INS.remove(stand_ins)
+
+
 @cache
 def load_connectors() -> None:
     """Import the modules of connectors."""
@@ -149,6 +184,10 @@ def source_of(end: TableEnd) -> Source:
     options = Options(end)
     made = _found(SOURCES, end, "source")(end, options)
     options.check_all_read()
+    if _STAND_INS:
+        return _STAND_INS[-1].source(end, made)
+    if isinstance(made, ConnectedSource):
+        made.connect()
     return made
 
 
@@ -166,7 +205,7 @@ def lookup_of(end: TableEnd, keys: Sequence[int]) -> MakeLookup:
     options = Options(end)
     made = _found(LOOKUPS, end, "table to look rows up in")(end, keys, options)
     options.check_all_read()
-    return made
+    return _STAND_INS[-1].lookup(end, keys) if _STAND_INS else made
 
 
 def _found(table: Mapping[str, _Maker], end: TableEnd, use: str) -> _Maker:

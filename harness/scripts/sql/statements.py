@@ -97,7 +97,10 @@ def declared(statement: str) -> str:
     connector = given.get("connector")
     if connector == DECLARED:
         return statement
-    pairs = [] if connector is None else [("connector", DECLARED), *_changes(given, statement[:begins])]
+    pairs = []
+    if connector is not None:
+        has_key = bool(_KEY.search(statement[:begins]))
+        pairs = [("connector", DECLARED), *changes_of(given, has_key=has_key).items()]
     options = ", ".join([f"'{key}' = '{value}'" for key, value in pairs])
     # Partitions only say in which folders a sink writes its rows.
     columns = _PARTITIONED.sub(" ", statement[:begins])
@@ -116,11 +119,14 @@ def _declares(statement: str) -> bool:
     return True
 
 
-def _changes(given: Mapping[str, str], columns: str) -> list[tuple[str, str]]:
-    """Return the options that say which changes a table sends and takes."""
+def changes_of(given: Mapping[str, str], *, has_key: bool) -> dict[str, str]:
+    """Return the options that say which changes a table with some options sends and takes.
+
+    Args:
+        has_key: whether it has a primary key.
+    """
     connector = given["connector"].lower()
     texts = " ".join([value for key, value in given.items() if key.endswith("format")]).lower()
-    has_key = bool(_KEY.search(columns))
     sends, takes = "append", "any"
     if any(each in texts for each in _CHANGELOGS) or connector.endswith("-cdc"):
         sends = "retract"
@@ -130,7 +136,7 @@ def _changes(given: Mapping[str, str], columns: str) -> list[tuple[str, str]]:
         takes = "upsert" if has_key else "append"
     elif any(each in connector for each in _APPENDS):
         takes = "append"
-    return [("mode", sends), ("sink-mode", takes), ("pushed-watermarks", "true")]
+    return {"mode": sends, "sink-mode": takes, "pushed-watermarks": "true"}
 
 
 def closing(text: str, place: int) -> int:

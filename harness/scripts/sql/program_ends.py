@@ -1,0 +1,119 @@
+"""The tables of a program on trial: what stands for those that its connectors would reach.
+
+Rules:
+
+- A source is not connected. Its records are those of the user's sample, of the table itself where it is
+  generated or in files, else drawn from the columns.
+- A table in which rows are looked up has rows that never change: drawn once from its columns.
+- A retracting table sends INSERTs only, unless a sample says otherwise: a part of its changes would be no
+  table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
+from onceproof.engine.elements import Record
+from onceproof.engine.table.connectors.lookups import HeldRows
+from onceproof.engine.table.connectors.registry import CONNECTOR, StandIns
+from onceproof.engine.table.table_ends import MakeLookup, TableEnd
+from onceproof.engine.table.table_settings import TableSettings
+from onceproof.engine.table.values import INSERT, Row
+from onceproof.harness.model.sample_records import MOST_RECORDS
+from onceproof.harness.scripts.records import Pool, local_records
+from onceproof.harness.scripts.sql.drawn_rows import RowDrawer
+from onceproof.harness.scripts.sql.drawn_values import TIMESTAMPS
+from onceproof.harness.scripts.sql.samples import sampled_rows
+from onceproof.harness.scripts.sql.sql_ends import SourceTable
+from onceproof.harness.scripts.sql.statements import changes_of
+
+_ENOUGH: Final = 24
+_LOCAL: Final = ("datagen", "filesystem")
+_MOST_LOOKED_UP: Final = 12
+
+
+class TableSource(Source):
+    """The source of a table, not connected."""
+
+    def __init__(self, end: TableEnd, own: Source) -> None:
+        self.end, self.own = end, own
+        self.is_bounded = own.is_bounded
+
+    def splits(self) -> Sequence[str]:
+        """Return none: on trial the splits are those of a scenario."""
+        return ()
+
+    def open_split(self, split: str, position: Any | None) -> SplitReader:
+        raise NotImplementedError(f"table {self.end.name!r} is on trial, and its splits are the scenario's")
+
+    def identity(self) -> SourceIdentity:
+        """Return that of the table's own source."""
+        return self.own.identity()
+
+
+class TrialTables(StandIns):
+    """Puts sources and lookups without a server to the tables of a program."""
+
+    def source(self, end: TableEnd, made: Source) -> Source:
+        """Return a source that is replaced later."""
+        return TableSource(end, made)
+
+    def lookup(self, end: TableEnd, keys: Sequence[int]) -> MakeLookup:
+        """Return lookups of rows that are drawn."""
+        return partial(HeldRows, looked_up_rows(end), tuple(keys))
+
+
+def looked_up_rows(end: TableEnd, sample: Sequence[Row] = ()) -> Sequence[Row]:
+    """Return the rows of a table in which rows are looked up: those of a sample, or drawn ones.
+
+    Of rows with the same primary key the last one counts.
+    """
+    rows = sample or [
+        change[1] for change in map(SourceTable(end).change_of, _held(SourceTable(end), _MOST_LOOKED_UP))
+    ]
+    by_key = {tuple([row[place] for place in end.primary_key]): row for row in rows}
+    return list(by_key.values()) if end.primary_key else list(rows)
+
+
+def table_pool(source: TableSource, sample: Path | None, *, has_splits: bool) -> Pool:
+    """Return the records of a table. Raises FamilyError.
+
+    Args:
+        sample: a file of rows; None: there is none.
+        has_splits: whether the source may have several splits.
+    """
+    mode = changes_of(source.end.options, has_key=bool(source.end.primary_key))["mode"]
+    table = SourceTable(replace(source.end, options={"mode": "append" if mode == "retract" else mode}))
+    if sample is not None:
+        held = [table.held((INSERT, row)) for row in sampled_rows(sample, table)]
+        origin = f"of {sample.name}"
+    elif source.end.options.get(CONNECTOR) in _LOCAL:
+        table = SourceTable(replace(source.end, options={"mode": mode}))
+        found = local_records(source.end.name, source.own) or ()
+        held, origin = [table.held(value) for value, _ in found], "of the table itself"
+    else:
+        held, origin = _held(table, _ENOUGH), "drawn from the types of its columns"
+    held = held[:MOST_RECORDS]
+    records: list[Record] = [(table.change_of(each), None) for each in held]
+    return Pool(tuple(records), tuple(held), table.change_of, False, has_splits, origin)
+
+
+def _held(table: SourceTable, enough: int) -> list[Any]:
+    """Draw changes, as scenarios hold them; times are never NULL."""
+    drawer = RowDrawer(table, TableSettings(), (), {}, False)
+    kinds = table.end.type.types
+    nulls = [column for column in drawer.nullable_columns if kinds[column].root not in TIMESTAMPS]
+    held: list[Any] = []
+    seed = 0
+    while len(held) < enough:
+        seed += 1
+        for own in drawer.splits(Random(seed), nulls).values():
+            held += [value for _, value in own]
+    return held[:enough]
