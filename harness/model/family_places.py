@@ -60,6 +60,7 @@ _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
 _UPGRADES: Final = "onceproof.harness.scripts.upgrade_family"
 _QUERIES: Final = "onceproof.harness.scripts.query_family"
 _STATEMENTS: Final = "onceproof.harness.scripts.sql.sql_family"
+_STATEMENT_UPGRADES: Final = "onceproof.harness.scripts.sql.sql_upgrade"
 """Imported when a script or query is loaded: it runs on the systems, which import this module."""
 _OF_FAMILIES: Final = frozenset(
     ("generate", "job", "expected", "oracle_sql", "record_schema", "generator_version")
@@ -289,7 +290,7 @@ def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
         return f"{family.path}{WORDS if family.said else ''}{family.said}"
-    if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES, _STATEMENTS):
+    if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES, _STATEMENTS, _STATEMENT_UPGRADES):
         script: Any = family
         return joined_address(script.path, script.said)
     if isinstance(family, ModuleType):
@@ -367,13 +368,14 @@ def _from_file(path: Path, attribute: str) -> Family:
 @cache
 def _script(path: Path, said: str) -> Family:
     """Return a script, which its process looks at once only: it runs to know what its records determine."""
+    is_upgrade = UPGRADES in dict(parse_qsl(said.removeprefix(WORDS)))
     if is_sql(path):
-        statements: Family = importlib.import_module(_STATEMENTS).SqlFamily(path, said)
+        places = (_STATEMENT_UPGRADES, "SqlUpgradeFamily") if is_upgrade else (_STATEMENTS, "SqlFamily")
+        statements: Family = getattr(importlib.import_module(places[0]), places[1])(path, said)
         return statements
     if is_query(path):
         query: Family = importlib.import_module(_QUERIES).QueryFamily(path, said)
         return query
-    is_upgrade = UPGRADES in dict(parse_qsl(said.removeprefix(WORDS)))
     module, kind = (_UPGRADES, "UpgradeFamily") if is_upgrade else (_SCRIPTS, "ScriptFamily")
     family: Family = getattr(importlib.import_module(module), kind)(path, said)
     return family

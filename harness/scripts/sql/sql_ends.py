@@ -118,8 +118,13 @@ def sources_of(plan: Plan) -> dict[str, SourceTable]:
     return found
 
 
-def sinks_of(plan: Plan) -> dict[str, SinkTable]:
-    """Return the tables that a plan writes, by name."""
+def sinks_of(plan: Plan, *, is_tagged: bool = False) -> dict[str, SinkTable]:
+    """Return the tables that a plan writes, by name.
+
+    Args:
+        plan: the plan.
+        is_tagged: whether rows bear the name of their sink where there is only one.
+    """
     ends: dict[str, list[TableEnd]] = {}
     for node in plan.nodes:
         if node.type == "sink":
@@ -128,7 +133,8 @@ def sinks_of(plan: Plan) -> dict[str, SinkTable]:
     found = {}
     for name, own in ends.items():
         kinds = tuple(sorted({kind for end in own for kind in end.changes}))
-        found[name] = SinkTable(replace(own[0], changes=kinds), name if len(ends) > 1 else None, len(own))
+        tag = name if is_tagged or len(ends) > 1 else None
+        found[name] = SinkTable(replace(own[0], changes=kinds), tag, len(own))
     return found
 
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.extras import SQL, require
 from onceproof.engine.graph import PartitionerKind
-from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan
+from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.engine.table.values import Row
@@ -50,7 +50,7 @@ from onceproof.harness.scripts.sql.drawn_values import constants_of
 from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.samples import sampled_rows
-from onceproof.harness.scripts.sql.sql_ends import MALFORMED, ScriptTables, sinks_of, sources_of
+from onceproof.harness.scripts.sql.sql_ends import MALFORMED, ScriptTables, SinkTable, sinks_of, sources_of
 from onceproof.harness.systems.simulation.world import World
 from onceproof.reports.notes import NOBODY
 from onceproof.reports.text import counted
@@ -89,12 +89,13 @@ class SqlFamily:
     Args:
         path: the file: a script, or the plan of one.
         said: what its address says of it behind the question mark.
+        tags_sinks: whether rows bear the name of their sink where there is only one.
     """
 
     generator_version = 1
     record_schema = row_schema = oracle_sql = ""
 
-    def __init__(self, path: Path, said: str = "") -> None:
+    def __init__(self, path: Path, said: str = "", *, tags_sinks: bool = False) -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         address = said_of(path, said)
@@ -104,8 +105,8 @@ class SqlFamily:
         options = {} if statements is None else statements.options
         self._settings = TableSettings({_ZONE: "UTC", **options})
         try:
-            self.sources, self.sinks = sources_of(plan), sinks_of(plan)
-            self._expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
+            self.sources, self.sinks = sources_of(plan), sinks_of(plan, is_tagged=tags_sinks)
+            self.expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
             check_samples(path, address.samples, list(self.sources))
             self._drawers = self._make_drawers(address.samples)
         except MALFORMED as error:
@@ -146,7 +147,7 @@ class SqlFamily:
 
     def _judgement(self, records: Records, declared: Declared) -> Judgement:
         rows = declared.rows
-        if self._expires and declared.sets_clocks:
+        if self.expires and declared.sets_clocks:
             return Judgement(rows, f"{NOBODY}a clock was set, and state has a time to live")
         if self._rows_at_end(records) is None:
             return Judgement(rows, f"{NOBODY}no table has its changes")
@@ -163,13 +164,27 @@ class SqlFamily:
         variants = self._calm.variants(records, over_time=declared.sets_clocks)
         if any(self._final(run) != of_calm for run in variants):
             return Judgement(rows, f"{NOBODY}its runs without faults differ")
-        calm_changes = self._by_sink(calm.elements())
+        return Judgement(self.corrected(rows, calm), by)
+
+    def corrected(self, rows: Rows, calm: RowCounts) -> Rows:
+        """Return the changes that should be there, by the rows of a run without faults."""
+        changes, calm_changes = self._by_sink(rows), self._by_sink(calm.elements())
         expected: list[Row] = []
         for name, end in self.sinks.items():
-            is_sound = applied(end.sink, calm_changes[name]).is_sound
-            right = corrected(end.sink, changes[name], of_calm[name], is_sound)
-            expected += map(end.sink.written, right)
-        return Judgement(expected, by)
+            right = applied(end.sink, calm_changes[name])
+            of_sink = corrected(end.sink, changes[name], right.table, right.is_sound)
+            expected += map(end.sink.written, of_sink)
+        return expected
+
+    def tables_of(self, rows: RowCounts) -> Iterator[tuple[SinkTable, RowCounts]]:
+        """Yield each sink with the table to which the rows of a run come."""
+        for name, table in self._final(rows).items():
+            yield self.sinks[name], table
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of its job."""
+        return self._planned.plan
 
     def on_flink(self) -> FlinkEnds:
         """Return the ends of the job on Flink itself."""
@@ -207,7 +222,7 @@ class SqlFamily:
                 " beside those of its nodes"
             )
         yield self.judge
-        if self._expires:
+        if self.expires:
             yield "state has a time to live: a scenario that sets clocks is not judged"
         for name, drawer in self._drawers.items():
             if drawer.may_be_late:
