@@ -71,7 +71,7 @@ def _layouts(plan: Plan) -> Iterator[tuple[str, str]]:
         if node.type in _AGGREGATES:
             parts = [_calls(node), *map(_key, inputs)]
         elif node.type in _OF_ROWS:
-            sorted_by = [_types(inputs[0].output, columns) for columns in _sort_columns(node)]
+            sorted_by = [f"sorted by {_types(inputs[0].output, columns)}" for columns in _sort_columns(node)]
             parts = [*[_types(each.output) for each in inputs], *map(_key, inputs), *sorted_by]
         else:
             continue
