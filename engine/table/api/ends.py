@@ -74,15 +74,15 @@ class ToChange:
 
 
 class ToRow:
-    """Makes a Row of a change."""
+    """Makes a Row of a change; those that a program collects have no names, as in PyFlink."""
 
-    def __init__(self, kind: LogicalType) -> None:
-        self._kind = kind
+    def __init__(self, kind: LogicalType, has_names: bool = True) -> None:
+        self._kind, self._has_names = kind, has_names
         self._convert: Any = None
 
     def __call__(self, change: Change) -> Row:
         if self._convert is None:
-            self._convert = row_to_python(self._kind)
+            self._convert = row_to_python(self._kind, self._has_names)
         row: Row = self._convert(change[1])
         row.set_row_kind(RowKind(change[0]))
         return row
@@ -95,6 +95,8 @@ class ProgramTables:
         self._streams = streams
         self.results: list[tuple[DataStream, TableEnd]] = []
         """The streams of sinks without a name, which the program reads."""
+        self.sinks: list[str] = []
+        """The names of the others."""
 
     def scan(
         self, environment: StreamExecutionEnvironment, table: TableEnd, watermarks: WatermarkStrategy | None
@@ -112,6 +114,7 @@ class ProgramTables:
         if table.options.get(CONNECTOR) == "vec" and not table.name:
             self.results.append((stream, table))
             return
+        self.sinks.append(table.name)
         made, parallelism = sink_of(table)
         written = stream.sink_to(made) if isinstance(made, Sink) else stream.add_sink(made)
         written.name(table.name)

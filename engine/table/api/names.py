@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from onceproof.engine.table import data_views
 from onceproof.engine.table.api import (
     descriptors,
     environment,
@@ -41,7 +42,9 @@ def _classes(*modules: Any) -> dict[str, Any]:
 
 
 CLASSES: Final[Mapping[str, Any]] = {
-    **_classes(descriptors, environment, expression, result, statement_set, table, types, window, udf),
+    **_classes(
+        descriptors, environment, expression, result, statement_set, table, types, window, udf, data_views
+    ),
     **{name: getattr(expression, name) for name in dir(expression) if name.startswith(("Json", "Time"))},
     **{name: getattr(udf, name) for name in ("udf", "udtf", "udaf", "udtaf")},
     "CloseableIterator": result.CloseableRows,

@@ -112,18 +112,18 @@ class Session:
     def execute_table(self, table: Recorded) -> TableResult:
         """Run a job that reads a table."""
         stream, end = self.result_of({"table": table})
-        found = stream.map(ToRow(end.type)).execute_and_collect()
+        found = stream.map(ToRow(end.type, has_names=False)).execute_and_collect()
         columns = [(field.name, str(field.type)) for field in end.type.fields]
         return TableResult(columns, CloseableRows(found, getattr(found, "close", None)))
 
-    def attach(self, inserts: Sequence[Insert]) -> None:
-        """Add INSERTs to the job."""
-        self._translated({"inserts": _forms(inserts)})
+    def attach(self, inserts: Sequence[Insert]) -> list[str]:
+        """Add INSERTs to the job; return the names of their sinks."""
+        return self._translated({"inserts": _forms(inserts)}).sinks
 
     def execute_inserts(self, inserts: Sequence[Insert]) -> TableResult:
-        """Run a job of INSERTs."""
-        self.attach(inserts)
-        return TableResult(client=self.environment.execute_async("insert"))
+        """Run a job of INSERTs, which has the name that Flink gives it."""
+        sinks = self.attach(inserts)
+        return TableResult(client=self.environment.execute_async(f"insert-into_{','.join(sinks)}"))
 
 
 def _forms(inserts: Sequence[Insert]) -> list[dict[str, Any]]:

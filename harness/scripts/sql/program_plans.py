@@ -5,6 +5,7 @@ Rules:
 - A request is all that a program has said of its tables, so its digest stands for the answer. An answer is
   kept in the cache of the user, and in this process. Then neither Flink nor Java is needed: workers and
   replays find what the first run has kept.
+- What the planner answers depends on the client that asks it, so the digest is one of both.
 - A refusal is not kept: another version of the program asks another question.
 - The planner starts with the first request whose answer is not kept, and ends with the block of ``planning``.
   It belongs to the process that has started it.
@@ -17,12 +18,13 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Final
 
 import msgspec
 
 from onceproof.engine.table.api.planning import has_planner, use_planner
-from onceproof.engine.table.planner.planner_process import Planner, PlannerBroken, PlanRequest
+from onceproof.engine.table.planner.planner_process import CLIENT, Planner, PlannerBroken, PlanRequest
 from onceproof.harness.scripts.sql.plans import PLANS, keep
 from onceproof.harness.services.service import ServiceError, user_cache
 from onceproof.harness.systems.flink.home import VERSION
@@ -84,8 +86,14 @@ _PLANNER: Final = ProgramPlanner()
 
 
 def digest_of(request: PlanRequest) -> str:
-    """Return another text for another request or another version of Flink."""
-    return hashlib.sha256(msgspec.json.encode([VERSION, request])).hexdigest()[:16]
+    """Return another text for another request, another client or another version of Flink."""
+    return hashlib.sha256(msgspec.json.encode([VERSION, _client(), request])).hexdigest()[:16]
+
+
+@cache
+def _client() -> list[str]:
+    files = sorted(CLIENT.glob("*.*"))
+    return [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import traceback
 
-from calls import Calls, jsonable
+from calls import Calls, jsonable, lasting
 from pyflink.common import Configuration, Types, typeinfo
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
@@ -54,7 +54,7 @@ def answer(request, jar):
     """Answer one request."""
     environment = new_environment(request.get("options", {}), jar)
     try:
-        with_phase("ddl", lambda: [environment.execute_sql(text) for text in request.get("ddl", ())])
+        with_phase("ddl", lambda: [environment.execute_sql(lasting(text)) for text in request.get("ddl", ())])
         return planned(environment, request)
     except Failure as failure:
         return {"error": {"phase": failure.phase, **described(failure.error)}}
