@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line_of, only
 from onceproof.harness.checkers.firings import Firings, Run
@@ -231,7 +231,7 @@ class DeclaredRows:
             is_whole,
             self._scenario.parameters,
             self._sets_clocks,
-            is_whole and history is not None and _has_restored(history),
+            *(_restores_in(history) if is_whole and history is not None else (False, False)),
             upgraded_at,
             scenario,
         )
@@ -249,12 +249,20 @@ def _lacks(row: Row, arrival: Arrival) -> bool:
     return any(cell not in row for cell in (value if isinstance(value, tuple) else (value,)))
 
 
-def _has_restored(history: History) -> bool:
-    """Return whether an attempt began with a state from before."""
-    return any(
-        event[1] == ATTEMPT_STARTED and ("outside" in event[3] or event[3].get("restored") is not None)
-        for event in history.events
-    )
+def _restores_in(history: History) -> tuple[bool, bool]:
+    """Return whether an attempt began with a state from before, and whether with records in flight."""
+    has_restored = has_in_flight = False
+    in_flight: dict[Any, int] = {}
+    for _, kind, subject, payload in history.events:
+        if kind == CHECKPOINT_COMPLETED:
+            in_flight[subject] = payload["in_flight"]
+        elif kind == ATTEMPT_STARTED:
+            restored = payload.get("restored")
+            if "outside" in payload or restored is not None:
+                has_restored = True
+                # Of a checkpoint of another run nothing is known.
+                has_in_flight = has_in_flight or in_flight.get(restored, 1) > 0
+    return has_restored, has_in_flight
 
 
 def _in_flight(history: History, checkpoint: int | None) -> bool:

@@ -4,6 +4,8 @@ Rules:
 
 - A table holds the rows that its changes leave. What its declaration computes is a view over it.
 - What cannot be translated exactly is Untranslatable, which says why.
+- Rows may be late or not (`late_rows.py`): each combination is an input of its own, and all are computed at
+  once (`side_by_side.py`). A script that cannot be executed so is executed over all rows only.
 - The result has the types of the sink, as in Flink, and its values are those of the engine.
 - DuckDB reaches neither files nor the network nor this process: a script names its own tables only.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import duckdb
@@ -25,14 +28,25 @@ from onceproof.engine.table.values import Row
 from onceproof.engine.types.row import Row as UserRow
 from onceproof.harness.scripts.sql.changelog import RowCounts
 from onceproof.harness.scripts.sql.dialect import INTEGER_MACROS, MACROS, Translated, translated_expression
-from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
-from onceproof.harness.scripts.sql.statements import CREATE_TABLE, CREATE_VIEW, Statements
+from onceproof.harness.scripts.sql.late_rows import MOST_INPUTS, MaybeLate, inputs_of
+from onceproof.harness.scripts.sql.side_by_side import (
+    NUMBER,
+    PLACE,
+    TABLES_OF_INPUTS,
+    filled_inputs,
+    side_by_side,
+    views_of_inputs,
+    window_of_inputs,
+)
+from onceproof.harness.scripts.sql.sql_ends import LookedUpTable, SinkTable, SourceTable
+from onceproof.harness.scripts.sql.statements import CREATE_TABLE, CREATE_VIEW, LOOKED_UP, Statements
 from onceproof.harness.scripts.sql.windows import Untranslatable, split_at_commas
 
 _TABLE: Final = re.compile(
     rf"{CREATE_TABLE}\s*\((?P<columns>.*)\)\s*(?:COMMENT\s+'.*'\s*)?(?:PARTITIONED\s.*|WITH\s*\(.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_AS_OF: Final = re.compile(rf"{LOOKED_UP}+[\w.`]+", re.IGNORECASE)
 _VIEW: Final = re.compile(CREATE_VIEW, re.IGNORECASE)
 _QUERY: Final = re.compile(rf"INSERT\b|{CREATE_VIEW}", re.IGNORECASE)
 _COLUMN: Final = re.compile(r"(`[^`]+`|\w+)\s+(AS\s+)?(.*)", re.IGNORECASE | re.DOTALL)
@@ -64,12 +78,23 @@ _ISOLATED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": "false",
     "python_enable_replacements": "false",
     "threads": 1,
+    # With a join below, it finds that no SUM of a column with its type's largest number exceeds a constant.
+    "disabled_optimizers": "statistics_propagation",
     "lock_configuration": "true",
 }
 _LONGEST: Final = 2_147_483_647
 """The length of a STRING."""
 _MICROSECONDS: Final = 6
 _PLAIN: Final = {"BOOLEAN": "BOOLEAN", "INT": "INTEGER", "FLOAT": "REAL", "DATE": "DATE", "TIME": "TIME"}
+
+
+def batch_of(
+    statements: Statements, sources: Mapping[str, SourceTable], sinks: Mapping[str, SinkTable]
+) -> Batch:
+    """Return the batch of a script, with late rows where they can be taken. Raises Untranslatable."""
+    with suppress(Untranslatable):
+        return Batch(statements, sources, sinks, takes_late_rows=True)
+    return Batch(statements, sources, sinks)
 
 
 class Batch:
@@ -79,12 +104,21 @@ class Batch:
         statements: the script.
         sources: the tables that it reads.
         sinks: those that it writes.
+        takes_late_rows: whether rows may be late.
     """
 
     def __init__(
-        self, statements: Statements, sources: Mapping[str, SourceTable], sinks: Mapping[str, SinkTable]
+        self,
+        statements: Statements,
+        sources: Mapping[str, SourceTable],
+        sinks: Mapping[str, SinkTable],
+        *,
+        takes_late_rows: bool = False,
     ) -> None:
         self._sources, self._sinks = sources, sinks
+        self.takes_late_rows = takes_late_rows
+        self.windowed: set[str] = set()
+        """The tables that window functions read."""
         self._connection = duckdb.connect(":memory:", config=_ISOLATED)
         self._queries: list[tuple[str, str]] = []
         self._views = 0
@@ -98,8 +132,8 @@ class Batch:
             if not option.startswith(_SAME_ROWS):
                 raise Untranslatable(f"the option {option} = {value}")
         try:
-            for macro in self._macros(statements):
-                self._connection.execute(macro)
+            for prepared in (*self._macros(statements), *(TABLES_OF_INPUTS if takes_late_rows else ())):
+                self._connection.execute(prepared)
             for statement in statements.ddl:
                 self._declare(statement.text)
             for statement in statements.inserts:
@@ -108,18 +142,30 @@ class Batch:
             refused = f"a statement that DuckDB refuses: {str(error).splitlines()[0]}"
             raise Untranslatable(_CLOCK if self._has_clock else refused) from None
 
-    def tables(self, rows: Mapping[str, Iterable[Row]]) -> dict[str, RowCounts] | None:
+    def tables(
+        self, rows: Mapping[str, Iterable[Row]], late: Sequence[MaybeLate] = ()
+    ) -> list[dict[str, RowCounts]] | None:
         """Return by sink the rows of its final table, as plain data; None: DuckDB cannot compute them.
 
         Args:
             rows: those that each source table has in the end.
+            late: which of them may be late. There is a result for each combination, first that for no late
+                row.
         """
         try:
-            return self._computed(rows)
+            return self._computed(rows, late)
         except (duckdb.Error, TypeError, ValueError, OverflowError):
             return None
 
-    def _computed(self, rows: Mapping[str, Iterable[Row]]) -> dict[str, RowCounts] | None:
+    def _computed(
+        self, rows: Mapping[str, Iterable[Row]], late: Sequence[MaybeLate]
+    ) -> list[dict[str, RowCounts]] | None:
+        count = inputs_of(late)
+        if count > MOST_INPUTS or (late and not self.takes_late_rows):
+            return None
+        if self.takes_late_rows:
+            for statement in filled_inputs(late, count):
+                self._connection.execute(statement)
         for name, own in rows.items():
             self._connection.execute(f'DELETE FROM "{name} rows"')
             types = self._sources[name].end.type.types
@@ -127,18 +173,21 @@ class Batch:
             values = [
                 [_bound(convert(value)) for convert, value in zip(into, row, strict=True)] for row in own
             ]
+            if self.takes_late_rows:
+                values = [[*row, place] for place, row in enumerate(values)]
             if values:
-                marks = ", ".join(["?"] * len(types))
+                marks = ", ".join(["?"] * len(values[0]))
                 self._connection.executemany(f'INSERT INTO "{name} rows" VALUES ({marks})', values)
-        found: dict[str, RowCounts] = {name: Counter() for name in self._sinks}
+        found: list[dict[str, RowCounts]] = [{name: Counter() for name in self._sinks} for _ in range(count)]
         for name, query in self._queries:
             sink = self._sinks[name]
             out_of = [from_python(kind) for kind in sink.end.type.types]
-            for row in self._connection.execute(query).fetchall():
+            for number, *row in self._connection.execute(query).fetchall():
                 cells = [convert(value) for convert, value in zip(out_of, row, strict=True)]
-                found[name][sink.cells(cells)] += 1
-        if any(_has_two_of_a_key(self._sinks[name], rows_of) for name, rows_of in found.items()):
-            return None
+                found[number][name][sink.cells(cells)] += 1
+        for tables in found:
+            if any(_has_two_of_a_key(self._sinks[name], rows_of) for name, rows_of in tables.items()):
+                return None
         return found
 
     def _macros(self, statements: Statements) -> Sequence[str]:
@@ -149,7 +198,7 @@ class Batch:
         for text in texts:
             if (table := _TABLE.fullmatch(text.strip())) is None:
                 if _QUERY.match(text):
-                    translated = Translated(text)
+                    translated = Translated(self._with_plain_lookups(text))
                     divides, kinds = divides or translated.divides, kinds | translated.kinds
                 continue
             for part in split_at_commas(table["columns"]):
@@ -163,8 +212,10 @@ class Batch:
         if _VIEW.match(statement):
             translated = self._translated(statement)
             name, columns = translated.target()
+            if columns and self.takes_late_rows:
+                columns = [NUMBER, *columns]
             named = f"({', '.join(columns)})" if columns else ""
-            self._connection.execute(f'CREATE VIEW "{name}"{named} AS {translated.query()}')
+            self._connection.execute(f'CREATE VIEW "{name}"{named} AS {self._query(translated)}')
             self._names.add(name)
         elif (table := _TABLE.fullmatch(statement.strip())) is None:
             raise Untranslatable(f"the statement {' '.join(statement.split())[:40]}")
@@ -173,8 +224,10 @@ class Batch:
 
     def _declare_source(self, name: str, columns: str) -> None:
         fields = self._sources[name].end.type.fields
-        types = ", ".join([f'"{each.name}" {type_name(each.type)}' for each in fields])
-        self._connection.execute(f'CREATE TABLE "{name} rows" ({types})')
+        types = [f'"{each.name}" {type_name(each.type)}' for each in fields]
+        if self.takes_late_rows:
+            types.append(f"{PLACE} BIGINT")
+        self._connection.execute(f'CREATE TABLE "{name} rows" ({", ".join(types)})')
         selected = []
         for part in split_at_commas(columns):
             column = _COLUMN.match(part)
@@ -186,7 +239,12 @@ class Batch:
                 continue
             computed = f'{translated_expression(column[3])} AS "{own}"' if column[2] else f'"{own}"'
             selected.append(computed)
-        self._connection.execute(f'CREATE VIEW "{name}" AS SELECT {", ".join(selected)} FROM "{name} rows"')
+        if self.takes_late_rows:
+            for view in views_of_inputs(name, selected):
+                self._connection.execute(view)
+        else:
+            query = f'SELECT {", ".join(selected)} FROM "{name} rows"'
+            self._connection.execute(f'CREATE VIEW "{name}" AS {query}')
         self._names.add(name)
 
     def _prepare(self, statement: str) -> None:
@@ -198,11 +256,15 @@ class Batch:
         names = [f"c{number}" for number in range(len(columns))]
         place = dict(zip(columns, names, strict=True))
         selected = [_as_in_sink(place.get(each.name, "NULL"), each.type) for each in fields]
-        query = f"SELECT {', '.join(selected)} FROM ({translated.query()}) AS q({', '.join(names)})"
+        number = NUMBER if self.takes_late_rows else "0"
+        names = [NUMBER, *names] if self.takes_late_rows else names
+        given = f"({self._query(translated)}) AS q({', '.join(names)})"
+        query = f"SELECT {', '.join([number, *selected])} FROM {given}"
         self._connection.execute(query).fetchall()
         self._queries.append((name, query))
 
     def _translated(self, statement: str) -> Translated:
+        statement = self._with_plain_lookups(statement)
         bare = _LITERAL.sub("", statement)
         if _BY_CLOCK.search(bare):
             raise Untranslatable(_CLOCK)
@@ -212,10 +274,28 @@ class Batch:
         self._views += len(translated.views)
         for view in translated.views:
             self._check_name(view.table, "")
-            self._connection.execute(f"CREATE VIEW {view.name} AS {view.query}")
+            self.windowed.add(view.table)
+            query = view.query
+            if self.takes_late_rows:
+                query = window_of_inputs(query, view.table if view.table in self._sources else "")
+            self._connection.execute(f"CREATE VIEW {view.name} AS {query}")
             self._names.add(view.name)
         self._check_query(translated.tree.args.get("expression"))
         return translated
+
+    def _with_plain_lookups(self, statement: str) -> str:
+        """Return a statement whose lookup joins are joins: the tables never change."""
+
+        def joined(match: re.Match[str]) -> str:
+            is_looked_up = isinstance(self._sources.get(match["table"]), LookedUpTable)
+            return f"`{match['table']}` " if is_looked_up else match[0]
+
+        return _AS_OF.sub(joined, statement)
+
+    def _query(self, translated: Translated) -> str:
+        if self.takes_late_rows:
+            side_by_side(translated.tree.expression, NUMBER)
+        return translated.query()
 
     def _check_query(self, query: exp.Expr | None) -> None:
         """Raise Untranslatable for a query that reads what the script has not declared."""

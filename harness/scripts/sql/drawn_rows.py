@@ -5,8 +5,8 @@ Rules:
 - Values are those of `drawn_values.py`; NULL where a column may be; rows that come twice.
 - Event times advance by steps of the plan's own windows and intervals and by less, and some lie exactly at
   such a boundary or next to it. Rows are out of order as far as the watermark allows.
-- If a plan drops late rows, none of a table that only adds rows is late: each is ahead of the watermark of
-  all before it in its split. What is late depends on the order of arrival; a restore sets watermarks back.
+- If a plan drops late rows, a row is ahead of the watermark of all before it in its split, and so never late.
+  In half of the workloads a few rows are behind it, if it is known what becomes of them (`late_rows.py`).
 - A table that sends changes has a current row for each key: it is inserted, updated and deleted. All changes
   of a key are in one split, in order.
 """
@@ -47,21 +47,15 @@ from onceproof.harness.scripts.sql.drawn_values import (
     Path,
     time_value,
 )
+from onceproof.harness.scripts.sql.late_rows import Lateness, Mark
 from onceproof.harness.scripts.sql.sql_ends import SourceTable
 
 _MOST_ROWS: Final = 30
 _STEPS_MS: Final = (0, 0, 1, 1000, 7000)
-_DROPS: Final = ("window", "over", "match", "temporal", "interval", "sort")
-"""In the types of the nodes that drop late rows, or clear what they would meet."""
+_LATE: Final = 0.5
+"""The share of workloads in which rows may be late, if any may."""
 _UNITS: Final = (MILLISECONDS, Fraction(1, 1000), Fraction(1000))
 """How many units a millisecond has, in a column of integers that says the event time."""
-
-
-def drops_late_rows(plan: Plan) -> bool:
-    """Return whether it matters to a plan that a row is late."""
-    return any(part in node.type for node in plan.nodes for part in _DROPS) or any(
-        node.attributes.get("isRowtime") for node in plan.nodes
-    )
 
 
 def durations_of(plan: Plan) -> list[int]:
@@ -118,6 +112,10 @@ class RowDrawer:
         self._key = table.end.primary_key
         self._durations, self._constants, self._stays_on_time = durations, constants, stays_on_time
         self._sample = sample
+        self.lateness: Lateness | None = None
+        """What becomes of late rows where some may be drawn; None: none may."""
+        self.most_inputs = 0
+        """In how many ways they may be late."""
         self._times: frozenset[Path] = frozenset()
         """The columns and fields that say the event time."""
         self._rowtime: Callable[[Row], Any] = _no_time
@@ -147,6 +145,11 @@ class RowDrawer:
         """Whether it sends changes to a plan that drops late rows: none can be left out of a changelog."""
         return self._stays_on_time and self.table.is_changing and bool(self._times)
 
+    @property
+    def has_watermarks(self) -> bool:
+        """Whether it only adds rows, with watermarks."""
+        return bool(self._times) and not self.table.is_changing
+
     def splits(self, random: Random, nulls: Collection[int] | None = None) -> dict[str, list[InputRecord]]:
         """Draw the splits of the table.
 
@@ -164,8 +167,9 @@ class RowDrawer:
         else:
             for row in rows:
                 chance.choice(found).append((INSERT, row))
-            if self._stays_on_time:
-                found = [self._on_time(own) for own in found]
+            if self._stays_on_time and self._times:
+                most = self.most_inputs if chance.chance(_LATE) else 1
+                found = self._on_time(found, most)
         return {
             split_name(self.table.name, number): [
                 (self._timestamp(change[1], place), self.table.held(change))
@@ -241,19 +245,29 @@ class RowDrawer:
                     return units
         return MILLISECONDS
 
-    def _on_time(self, changes: Sequence[Change]) -> list[Change]:
-        """Return the changes without those that are behind the watermark of all before them."""
-        kept: list[Change] = []
-        highest: int | None = None
-        for change in changes:
-            time = self._rowtime(change[1])
-            if self._times and (time is None or (highest is not None and time // NANOS_PER_MS <= highest)):
-                continue
-            kept.append(change)
-            watermark = self._watermark(change[1])
-            if watermark is not None:
-                highest = max(watermark // NANOS_PER_MS, highest or 0)
-        return kept
+    def _on_time(self, splits: Sequence[Sequence[Change]], most: int) -> list[list[Change]]:
+        """Return splits without the changes that may be late, but some.
+
+        Args:
+            most: in how many ways those that stay may be late.
+        """
+        ways = 1
+        found: list[list[Change]] = []
+        for own in splits:
+            kept: list[Change] = []
+            mark = self.mark()
+            for change in own:
+                ends = mark.ends(change[1], self.lateness)
+                if ends is not None and ways * (len(ends) + 1) <= most:
+                    ways *= len(ends) + 1
+                    kept.append(change)
+                    mark.take(change[1])
+            found.append(kept)
+        return found
+
+    def mark(self) -> Mark:
+        """Return the watermark of a split that has begun."""
+        return Mark(self._rowtime, self._watermark)
 
     def _change(self, chance: Chance, rows: Sequence[Row], found: list[list[Change]]) -> None:
         """Make changes of rows: an insert, an update of the row with the key, or its deletion."""

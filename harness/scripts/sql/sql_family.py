@@ -6,6 +6,7 @@ Rules:
   lead to the table depends on the order of arrival, so they are not compared.
 - The table is that of DuckDB over all rows at once (`batch.py`); where the statements have no exact
   translation, that of the run without faults, as for a program of PyFlink. ``judge`` says which.
+- Rows may be late or not (`late_rows.py`), so several tables may be right.
 - Where the two differ without any fault, the statements mean something else to DuckDB, as where rows tie, or
   the job's logic is wrong: this is said, and the run without faults judges.
 - Where a run differs from them and runs without faults differ among themselves, the records do not determine
@@ -45,12 +46,21 @@ from onceproof.harness.model.split_names import source_of
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
 from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
-from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, drops_late_rows, durations_of, rows_left
+from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, durations_of, rows_left
 from onceproof.harness.scripts.sql.drawn_values import constants_of
 from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
+from onceproof.harness.scripts.sql.late_rows import MaybeLate, drops_late_rows, lateness_of
 from onceproof.harness.scripts.sql.plans import plan_of
+from onceproof.harness.scripts.sql.program_ends import looked_up_rows
 from onceproof.harness.scripts.sql.samples import sampled_rows
-from onceproof.harness.scripts.sql.sql_ends import MALFORMED, ScriptTables, SinkTable, sinks_of, sources_of
+from onceproof.harness.scripts.sql.sql_ends import (
+    MALFORMED,
+    ScriptTables,
+    SinkTable,
+    looked_up_in,
+    sinks_of,
+    sources_of,
+)
 from onceproof.harness.systems.simulation.world import World
 from onceproof.reports.notes import NOBODY
 from onceproof.reports.text import counted
@@ -65,6 +75,10 @@ _ZONE: Final = "table.local-time-zone"
 _MOST_KEPT: Final = 500
 _COMPARED: Final = 20
 """In how many workloads the statements in batch are compared with runs without faults."""
+_MOST_LATE: Final = 64
+"""In how many ways rows of a table may be late, if there is one such table."""
+_FEW_LATE: Final = 16
+"""In how many those of each, if there are several."""
 _TRIALS: Final = 3
 """How many workloads are tried to find out whether the job takes them."""
 
@@ -107,13 +121,22 @@ class SqlFamily:
         try:
             self.sources, self.sinks = sources_of(plan), sinks_of(plan, is_tagged=tags_sinks)
             self.expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
-            check_samples(path, address.samples, list(self.sources))
+            looked_up = looked_up_in(plan)
+            check_samples(path, address.samples, [*self.sources, *looked_up])
             self._drawers = self._make_drawers(address.samples)
+            constants = constants_of(plan)
+            self._looked_up = {
+                name: looked_up_rows(table.end, address.samples.get(name), constants)
+                for name, table in looked_up.items()
+            }
+            """By table, the rows in which others are looked up; they never change."""
+            self._all_read = {**looked_up, **self.sources}
         except MALFORMED as error:
             raise FamilyError(f"{path}: {_said(error)}") from None
         self._calm = CalmRuns(self)
         self._batch, self._reason = self._find_batch()
-        self._answers: dict[tuple[object, ...], Tables | None] = {}
+        self._keeps_late = self._let_be_late()
+        self._answers: dict[tuple[object, ...], Sequence[Tables]] = {}
         self._look_at_graph()
         self._look_at_calm_runs()
 
@@ -135,7 +158,8 @@ class SqlFamily:
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
         """Make the job of the plan, with the ends of the harness."""
-        translate(self._planned.plan, ScriptTables(io, self.sources, self.sinks), env, self._settings)
+        tables = ScriptTables(io, self.sources, self.sinks, self._looked_up)
+        translate(self._planned.plan, tables, env, self._settings)
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return the changes that should be there; of a part of the input, those that are."""
@@ -152,17 +176,20 @@ class SqlFamily:
         if self._rows_at_end(records) is None:
             return Judgement(rows, f"{NOBODY}no table has its changes")
         batch, changes = self._tables(records), self._by_sink(rows)
-        if batch is not None and self._are_right(changes, batch):
+        if any(self._are_right(changes, each) for each in batch):
             return Judgement(rows, BY_DUCKDB)
         calm = self._calm.rows(records)
         if calm is None:
             return Judgement(rows, f"{NOBODY}its run without faults fails")
         of_calm = self._final(calm)
-        by = BY_DUCKDB if batch == of_calm else BY_RUNS
-        if batch != of_calm and self._are_right(changes, of_calm):
+        by = BY_DUCKDB if of_calm in batch else BY_RUNS
+        if of_calm not in batch and self._are_right(changes, of_calm):
             return Judgement(rows, by)
+        if len(batch) > 1 and declared.has_restored and (declared.has_in_flight or not self._keeps_late):
+            return Judgement(rows, f"{NOBODY}a restore may have let late rows in")
         variants = self._calm.variants(records, over_time=declared.sets_clocks)
-        if any(self._final(run) != of_calm for run in variants):
+        right = batch if of_calm in batch else (of_calm,)
+        if any(self._final(run) not in right for run in variants):
             return Judgement(rows, f"{NOBODY}its runs without faults differ")
         return Judgement(self.corrected(rows, calm), by)
 
@@ -187,7 +214,11 @@ class SqlFamily:
         return self._planned.plan
 
     def on_flink(self) -> FlinkEnds:
-        """Return the ends of the job on Flink itself."""
+        """Return the ends of the job on Flink itself. Raises FamilyError."""
+        if self._looked_up:
+            raise FamilyError(
+                f"{self.path}: rows are looked up in {min(self._looked_up)}, which Flink has not here"
+            )
         statements = self._planned.statements
         options = {} if statements is None else statements.options
         return FlinkEnds(self._planned.compiled, {_ZONE: "UTC", **options}, self.sources, self.sinks)
@@ -212,6 +243,8 @@ class SqlFamily:
             never = ", ".join([drawer.table.end.type.names[column] for column in sorted(drawer.never_null)])
             nulls = f"; a NULL in {never} fails the job, so there is none" if never else ""
             yield f"source {name}: {drawer.origin}{nulls}"
+        for name, own in self._looked_up.items():
+            yield f"table {name}: rows are looked up in {counted(len(own), 'row')}, which never change"
         for name, end in self.sinks.items():
             what = "its table" if end.sink.key is None else "its table by key"
             yield f"sink {name}: replaced by an exactly-once one; {what} and its changelog are judged"
@@ -235,8 +268,11 @@ class SqlFamily:
 
     # The tables that should be there.
 
-    def _tables(self, records: Records) -> Tables | None:
-        """Return what each sink should hold, by the statements in batch; None: they do not say."""
+    def _tables(self, records: Records) -> Sequence[Tables]:
+        """Return what each sink may hold, by the statements in batch; nothing: they do not say.
+
+        There are several where rows may be late or not.
+        """
         key = key_of(records)
         if key not in self._answers:
             if len(self._answers) >= _MOST_KEPT:
@@ -244,18 +280,37 @@ class SqlFamily:
             self._answers[key] = self._computed(records)
         return self._answers[key]
 
-    def _computed(self, records: Records) -> Tables | None:
+    def _computed(self, records: Records) -> Sequence[Tables]:
         rows = self._rows_at_end(records)
-        if rows is None:
-            return None
-        return None if self._batch is None else self._batch.tables(rows)
+        if rows is None or self._batch is None:
+            return ()
+        return self._batch.tables(rows, self._maybe_late(records)) or ()
+
+    def _maybe_late(self, records: Records) -> list[MaybeLate]:
+        """Return which of the rows of tables may be late."""
+        found: list[MaybeLate] = []
+        places = dict.fromkeys(self.sources, 0)
+        for split, own in records.items():
+            table = self.sources[source_of(split)]
+            drawer = self._drawers[table.name]
+            if drawer.lateness is None:
+                continue
+            mark = drawer.mark()
+            for _, value in own:
+                row = table.change_of(value)[1]
+                if ends := mark.ends(row, drawer.lateness):
+                    found.append(MaybeLate(table.name, places[table.name], ends))
+                mark.take(row)
+                places[table.name] += 1
+        return found
 
     def _rows_at_end(self, records: Records) -> dict[str, list[Row]] | None:
         """Return the rows that the changes leave in each source; None where no table has such changes.
 
         That happens where a record has been left out to make a scenario smaller.
         """
-        found: dict[str, list[Row]] = {name: [] for name in self.sources}
+        found: dict[str, list[Row]] = {name: list(own) for name, own in self._looked_up.items()}
+        found |= {name: [] for name in self.sources}
         for split, own in records.items():
             table = self.sources[source_of(split)]
             changes = [table.change_of(value) for _, value in own]
@@ -286,11 +341,11 @@ class SqlFamily:
             calm, rows = self._calm.rows(records), self._rows_at_end(records)
             if calm is None or rows is None or self._batch is None:
                 continue
-            tables, of_calm = self._batch.tables(rows), self._final(calm)
-            no_tables += tables is None
-            if tables is not None and tables != of_calm:
+            tables, of_calm = self._tables(records), self._final(calm)
+            no_tables += not tables
+            if tables and of_calm not in tables:
                 differ += 1
-                first = first or _first_difference(tables, of_calm)
+                first = first or _first_difference(tables[0], of_calm)
         said = []
         if differ:
             said.append(f"differ from the job's own run without faults in {differ}: {first}")
@@ -307,14 +362,32 @@ class SqlFamily:
 
     def _make_drawers(self, samples: Mapping[str, Path]) -> dict[str, RowDrawer]:
         plan = self._planned.plan
-        durations, constants, stays = durations_of(plan), constants_of(plan), drops_late_rows(plan)
+        durations, constants = durations_of(plan), constants_of(plan)
         drawers = {}
         for name, table in self.sources.items():
             sample = sampled_rows(samples[name], table) if name in samples else ()
+            stays = drops_late_rows(plan, name)
             drawers[name] = RowDrawer(table, self._settings, durations, constants, stays, sample)
             if sample:
                 drawers[name].origin = f"{counted(len(sample), 'row')} of {samples[name].name}"
         return drawers
+
+    def _let_be_late(self) -> bool:
+        """Let rows be late of tables of which it is known what becomes of those.
+
+        Returns:
+            Whether rows that were late before a restore are late after it.
+        """
+        late = []
+        for name, drawer in self._drawers.items():
+            if self._batch is not None and self._batch.takes_late_rows and drawer.has_watermarks:
+                lateness = lateness_of(self._planned.plan, name, self._settings)
+                if lateness is not None and lateness.is_by_window == (name in self._batch.windowed):
+                    drawer.lateness = lateness
+                    late.append(drawer)
+        for drawer in late:
+            drawer.most_inputs = _MOST_LATE if len(late) == 1 else _FEW_LATE
+        return all(drawer.lateness.is_kept for drawer in late if drawer.lateness is not None)
 
     def _draw(self, random: Random, nulls: Mapping[str, Sequence[int]] | None = None) -> Records:
         found: dict[str, Sequence[InputRecord]] = {}
@@ -328,11 +401,13 @@ class SqlFamily:
         if self._planned.statements is None:
             return None, "a plan without its statements"
         require("the oracle of a script of SQL", SQL)
-        from onceproof.harness.scripts.sql.batch import Batch
+        from onceproof.harness.scripts.sql.batch import batch_of
         from onceproof.harness.scripts.sql.windows import Untranslatable
 
+        if both := self._looked_up.keys() & self.sources:
+            return None, f"a table that is read and looked up, {min(both)}"
         try:
-            return Batch(self._planned.statements, self.sources, self.sinks), ""
+            return batch_of(self._planned.statements, self._all_read, self.sinks), ""
         except Untranslatable as reason:
             return None, str(reason)
 

@@ -7,7 +7,7 @@ import pytest
 
 from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.types import read_type
-from onceproof.harness.scripts.sql.batch import Batch
+from onceproof.harness.scripts.sql import batch as batches
 from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.scripts.sql.windows import Untranslatable
@@ -31,12 +31,12 @@ def batch_of(query, source=None, sink=None, key=(), before=""):
         f" CREATE TABLE s (k STRING) WITH ('connector' = 'kafka'); {query}"
     )
     sources, sinks = {"t": SourceTable(end_of("t", source))}, {"s": SinkTable(end_of("s", sink, key), None)}
-    return Batch(read_statements(script), sources, sinks)
+    return batches.batch_of(read_statements(script), sources, sinks)
 
 
 def result(query, rows, **given):
     tables = batch_of(query, **given).tables({"t": rows})
-    return tables and sorted(tables["s"].elements())
+    return tables and sorted(tables[0]["s"].elements())
 
 
 @pytest.mark.parametrize(
