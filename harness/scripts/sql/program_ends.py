@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -29,14 +30,15 @@ from onceproof.engine.table.values import INSERT, Row
 from onceproof.harness.model.sample_records import MOST_RECORDS
 from onceproof.harness.scripts.records import Pool, local_records
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer
-from onceproof.harness.scripts.sql.drawn_values import TIMESTAMPS
+from onceproof.harness.scripts.sql.drawn_values import TIMESTAMPS, Constants
 from onceproof.harness.scripts.sql.samples import sampled_rows
 from onceproof.harness.scripts.sql.sql_ends import SourceTable
 from onceproof.harness.scripts.sql.statements import changes_of
+from onceproof.harness.scripts.variations import MOST_RECORDS as FIRST_RECORDS
 
-_ENOUGH: Final = 24
+_WITH_NULLS: Final = 24
 _LOCAL: Final = ("datagen", "filesystem")
-_MOST_LOOKED_UP: Final = 12
+_LOOKED_UP: Final = 12
 
 
 class TableSource(Source):
@@ -70,16 +72,27 @@ class TrialTables(StandIns):
         return partial(HeldRows, looked_up_rows(end), tuple(keys))
 
 
-def looked_up_rows(end: TableEnd, sample: Sequence[Row] = ()) -> Sequence[Row]:
+def looked_up_rows(
+    end: TableEnd, sample: Path | None = None, constants: Constants = MappingProxyType({})
+) -> Sequence[Row]:
     """Return the rows of a table in which rows are looked up: those of a sample, or drawn ones.
 
-    Of rows with the same primary key the last one counts.
+    Of rows with the same primary key the last one counts. Some that were drawn are left out, so that not
+    every key is found.
+
+    Args:
+        sample: a file of rows; None: there is none.
+        constants: what the plan compares columns with.
     """
-    rows = sample or [
-        change[1] for change in map(SourceTable(end).change_of, _held(SourceTable(end), _MOST_LOOKED_UP))
-    ]
-    by_key = {tuple([row[place] for place in end.primary_key]): row for row in rows}
-    return list(by_key.values()) if end.primary_key else list(rows)
+    table = SourceTable(replace(end, options={}))
+    rows = (
+        [table.change_of(held)[1] for held in _held(table, _LOOKED_UP, constants)]
+        if sample is None
+        else list(sampled_rows(sample, table))
+    )
+    if end.primary_key:
+        rows = list({tuple([row[place] for place in end.primary_key]): row for row in rows}.values())
+    return rows if sample is not None else [row for number, row in enumerate(rows) if number % 3 != 2]
 
 
 def table_pool(source: TableSource, sample: Path | None, *, has_splits: bool) -> Pool:
@@ -99,17 +112,27 @@ def table_pool(source: TableSource, sample: Path | None, *, has_splits: bool) ->
         found = local_records(source.end.name, source.own) or ()
         held, origin = [table.held(value) for value, _ in found], "of the table itself"
     else:
-        held, origin = _held(table, _ENOUGH), "drawn from the types of its columns"
+        # The first records are those of calm runs, which a NULL may fail.
+        held = [*_held(table, FIRST_RECORDS, has_nulls=False), *_held(table, _WITH_NULLS)]
+        origin = "drawn from the types of its columns"
     held = held[:MOST_RECORDS]
     records: list[Record] = [(table.change_of(each), None) for each in held]
     return Pool(tuple(records), tuple(held), table.change_of, False, has_splits, origin)
 
 
-def _held(table: SourceTable, enough: int) -> list[Any]:
+def _held(
+    table: SourceTable,
+    enough: int,
+    constants: Constants = MappingProxyType({}),
+    *,
+    has_nulls: bool = True,
+) -> list[Any]:
     """Draw changes, as scenarios hold them; times are never NULL."""
-    drawer = RowDrawer(table, TableSettings(), (), {}, False)
+    drawer = RowDrawer(table, TableSettings(), (), constants, False)
     kinds = table.end.type.types
-    nulls = [column for column in drawer.nullable_columns if kinds[column].root not in TIMESTAMPS]
+    nulls = [
+        column for column in drawer.nullable_columns if has_nulls and kinds[column].root not in TIMESTAMPS
+    ]
     held: list[Any] = []
     seed = 0
     while len(held) < enough:

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -39,6 +39,11 @@ _CHANGELOGS: Final = ("debezium", "canal", "maxwell", "ogg", "changelog")
 """In the names of formats that hold every kind of change."""
 _BY_KEY: Final = ("jdbc", "mongodb", "elasticsearch", "opensearch", "hbase")
 """In the names of connectors that write by key where the table has one."""
+_STREAMS: Final = ("kafka", "-cdc", "filesystem", "kinesis", "pulsar", "datagen")
+"""In the names of connectors that look no rows up."""
+LOOKED_UP: Final = r"`?(?P<table>\w+)`?\s+FOR\s+SYSTEM_TIME\s+AS\s+OF\s"
+"""How a table is joined as of a time."""
+_LOOKED_UP: Final = re.compile(LOOKED_UP, re.IGNORECASE)
 _APPENDS: Final = ("kafka", "filesystem", "kinesis", "pulsar", "firehose")
 DECLARED: Final = "vec"
 """The connector of the planner's own tables."""
@@ -66,6 +71,7 @@ def read_statements(text: str) -> Statements:
     options: dict[str, str] = {}
     ddl: list[Statement] = []
     inserts: list[Statement] = []
+    looked_up = frozenset(_LOOKED_UP.findall(text))
     for line, statement in numbered_statements(text):
         if setting := _SET.fullmatch(statement):
             if setting[1] == _MODE and setting[2].lower() != "streaming":
@@ -80,13 +86,19 @@ def read_statements(text: str) -> Statements:
                 " CREATE TABLE without AS SELECT, CREATE VIEW and INSERT are"
             )
         else:
-            ddl.append(Statement(line, declared(statement)))
+            ddl.append(Statement(line, declared(statement, looked_up)))
     return Statements(options, tuple(ddl), tuple(inserts))
 
 
-def declared(statement: str) -> str:
-    """Return a statement whose table, if it creates one, only declares its changes."""
-    if not _TABLE.match(statement):
+def declared(statement: str, looked_up: Collection[str] = ()) -> str:
+    """Return a statement whose table, if it creates one, only declares its changes.
+
+    Args:
+        statement: the statement.
+        looked_up: the names of tables that a script joins as of a time.
+    """
+    table = _TABLE.match(statement)
+    if table is None:
         return statement
     found = list(_WITH.finditer(statement))
     if not found:
@@ -101,6 +113,9 @@ def declared(statement: str) -> str:
     if connector is not None:
         has_key = bool(_KEY.search(statement[:begins]))
         pairs = [("connector", DECLARED), *changes_of(given, has_key=has_key).items()]
+        is_joined = table["name"].rpartition(".")[2].strip("`") in looked_up
+        if is_joined and not any(each in connector.lower() for each in _STREAMS):
+            pairs.append(("lookup", "sync"))
     options = ", ".join([f"'{key}' = '{value}'" for key, value in pairs])
     # Partitions only say in which folders a sink writes its rows.
     columns = _PARTITIONED.sub(" ", statement[:begins])
