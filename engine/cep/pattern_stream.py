@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,8 +48,15 @@ class CEP:
         if not isinstance(pattern, Pattern):
             raise InvalidJob(f"CEP.pattern takes a Pattern, not {pattern!r}")
         Compiler(pattern)
+        try:
+            own = copy.deepcopy(pattern)
+        except Exception as error:
+            raise InvalidJob(
+                f"the conditions of a pattern cannot be copied for a subtask ({error}): they must hold no files,"
+                " locks and connections"
+            ) from error
         return PatternStream(
-            input_stream, PatternSettings(pattern, comparator, event_type=input_stream.get_type())
+            input_stream, PatternSettings(own, comparator, event_type=input_stream.get_type())
         )
 
 
@@ -120,6 +128,8 @@ class PatternStream:
         timeout_func: Callable[[Match, int], Iterable[Any] | None] | None = None,
     ) -> DataStream:
         """Emit any number of values for each match; the arguments are those of ``select``."""
+        if not callable(func):
+            raise InvalidJob(f"flat_select takes a function, not {func!r}")
         if (timed_out_tag is None) is not (timeout_func is None):
             raise InvalidJob("matches that time out need both, timed_out_tag and timeout_func")
         if timed_out_tag is None or timeout_func is None:
