@@ -9,6 +9,7 @@ from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironme
 from onceproof.engine.connectors.sink import Sink
 from onceproof.engine.table.connectors.registry import CONNECTOR, lookup_of, sink_of, source_of
 from onceproof.engine.table.expressions.registry import FunctionFailed
+from onceproof.engine.table.operators import KEY_TYPE, key_selector
 from onceproof.engine.table.python_values import from_python, row_from_python, row_to_python
 from onceproof.engine.table.table_ends import MakeLookup, TableEnd
 from onceproof.engine.table.types import LogicalType
@@ -116,6 +117,9 @@ class ProgramTables:
             return
         self.sinks.append(table.name)
         made, parallelism = sink_of(table)
+        if parallelism is not None and table.primary_key:
+            # The changes of a key stay in their order, whatever the parallelism of the query.
+            stream = stream.key_by(key_selector(table.primary_key), KEY_TYPE)
         written = stream.sink_to(made) if isinstance(made, Sink) else stream.add_sink(made)
         written.name(table.name)
         if parallelism is not None:
