@@ -173,7 +173,7 @@ def padded_row_stays_beside_its_first_match(reached: Reached) -> Iterator[None]:
 )
 def restored_right_rows_hold_nothing_back(reached: Reached) -> Iterator[None]:
     """It goes out, or does not, and is not taken back when it should be."""
-    start, of_left = TwoSides.start, TwoSides._of_left
+    start, of_left, second = TwoSides.start, TwoSides._of_left, SemiJoin.process_second
 
     def starting(self: Any, context: Any) -> None:
         start(self, context)
@@ -186,7 +186,15 @@ def restored_right_rows_hold_nothing_back(reached: Reached) -> Iterator[None]:
             return ()
         return found
 
-    with replaced(SemiJoin, "start", starting), replaced(SemiJoin, "_of_left", blind):
+    def meeting(self: Any, kind: int, row: Any, emit: Any) -> None:
+        _is_first(self, self.backend.current_key)
+        second(self, kind, row, emit)
+
+    with (
+        replaced(SemiJoin, "start", starting),
+        replaced(SemiJoin, "_of_left", blind),
+        replaced(SemiJoin, "process_second", meeting),
+    ):
         yield
 
 
