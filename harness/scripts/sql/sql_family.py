@@ -16,6 +16,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -52,6 +53,7 @@ from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
 from onceproof.harness.scripts.sql.late_rows import MaybeLate, drops_late_rows, lateness_of
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.program_ends import looked_up_rows
+from onceproof.harness.scripts.sql.repeats import adds_up, missing_rows
 from onceproof.harness.scripts.sql.samples import sampled_rows
 from onceproof.harness.scripts.sql.sql_ends import (
     MALFORMED,
@@ -68,6 +70,7 @@ from onceproof.reports.text import counted
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.scripts.sql.batch import Batch
+    from onceproof.harness.scripts.sql.spark_oracle import SparkStatements
 
 _SIZES: Final = (2, 3)
 _TTL: Final = "table.exec.state.ttl"
@@ -117,6 +120,7 @@ class SqlFamily:
         self._planned = plan_of(path)
         plan, statements = self._planned.plan, self._planned.statements
         options = {} if statements is None else statements.options
+        self._repeats = statements is not None and statements.is_at_least_once
         self._settings = TableSettings({_ZONE: "UTC", **options})
         try:
             self.sources, self.sinks = sources_of(plan), sinks_of(plan, is_tagged=tags_sinks)
@@ -149,7 +153,8 @@ class SqlFamily:
             declares=True,
             settles=True,
             fan_out=self._fan_out,
-            barriers="aligned" if self._has_forward_edges else None,
+            at_least_once="effects" if self._repeats else None,
+            barriers="at_least_once" if self._repeats else "aligned" if self._has_forward_edges else None,
         )
 
     def generate(self, random: Random) -> Workload:
@@ -169,6 +174,31 @@ class SqlFamily:
         """Return who says what a run should leave."""
         return self._judgement(records, declared).by
 
+    @cached_property
+    def in_spark(self) -> SparkStatements:
+        """What a campaign's judgement in Spark SQL needs."""
+        from onceproof.harness.scripts.sql.spark_oracle import SparkStatements
+
+        return SparkStatements(self.name, self.sources, self.sinks, self._batch)
+
+    def for_spark(self, records: Records, rows: Rows, is_wrong: bool) -> tuple[Records, Rows] | None:
+        """Return the records and rows of a run as Spark SQL judges them; None: it does not.
+
+        Args:
+            records: those of the run.
+            rows: those that it has committed.
+            is_wrong: whether they are wrong in Python.
+        """
+        given, tables = self._rows_at_end(records), self._tables(records)
+        if given is None or not tables:
+            return None
+        found = self._final(Counter(rows))
+        if (found in tables) is is_wrong:
+            # Only Python judges changelogs, and tables that DuckDB does not.
+            return None
+        shown = tables[0] if len(tables) > 1 and not is_wrong else found
+        return self.in_spark.records_of(given), self.in_spark.rows_of(shown)
+
     def _judgement(self, records: Records, declared: Declared) -> Judgement:
         rows = declared.rows
         if self.expires and declared.sets_clocks:
@@ -182,6 +212,8 @@ class SqlFamily:
         if calm is None:
             return Judgement(rows, f"{NOBODY}its run without faults fails")
         of_calm = self._final(calm)
+        if self._repeats and declared.has_restored:
+            return self._repeated(rows, changes, batch or (of_calm,))
         by = BY_DUCKDB if of_calm in batch else BY_RUNS
         if of_calm not in batch and self._are_right(changes, of_calm):
             return Judgement(rows, by)
@@ -192,6 +224,20 @@ class SqlFamily:
         if any(self._final(run) not in right for run in variants):
             return Judgement(rows, f"{NOBODY}its runs without faults differ")
         return Judgement(self.corrected(rows, calm), by)
+
+    def _repeated(self, rows: Rows, changes: Mapping[str, list[Row]], tables: Sequence[Tables]) -> Judgement:
+        """Judge a run whose records may have come twice: by key, as far as that changes no table."""
+        if adding := adds_up(self.plan):
+            return Judgement(rows, f"{NOBODY}records may have come twice, and {adding} counts them")
+        missing = [
+            [
+                end.sink.written(row)
+                for name, end in self.sinks.items()
+                for row in missing_rows(end.sink, changes[name], table[name])
+            ]
+            for table in tables
+        ]
+        return Judgement([*rows, *min(missing, key=len)], BY_DUCKDB if self._batch is not None else BY_RUNS)
 
     def corrected(self, rows: Rows, calm: RowCounts) -> Rows:
         """Return the changes that should be there, by the rows of a run without faults."""
@@ -255,6 +301,11 @@ class SqlFamily:
                 " beside those of its nodes"
             )
         yield self.judge
+        if self._repeats:
+            judged = "tables are judged, by key where they have one"
+            if adding := adds_up(self.plan):
+                judged = f"no table is judged, as {adding} counts records that come again"
+            yield f"checkpoints are at least once: after a restore {judged}"
         if self.expires:
             yield "state has a time to live: a scenario that sets clocks is not judged"
         for name, drawer in self._drawers.items():

@@ -35,6 +35,7 @@ _OPTION: Final = re.compile(r"'((?:[^']|'')*)'\s*=\s*'((?:[^']|'')*)'")
 _KEY: Final = re.compile(r"\bPRIMARY\s+KEY\b", re.IGNORECASE)
 _OF_SCENARIOS: Final = ("parallelism.default", "execution.checkpointing.", "state.", "restart-strategy.")
 _MODE: Final = "execution.runtime-mode"
+_GUARANTEE: Final = "execution.checkpointing.mode"
 _CHANGELOGS: Final = ("debezium", "canal", "maxwell", "ogg", "changelog")
 """In the names of formats that hold every kind of change."""
 _BY_KEY: Final = ("jdbc", "mongodb", "elasticsearch", "opensearch", "hbase")
@@ -64,6 +65,8 @@ class Statements(Struct, frozen=True):
     ddl: tuple[Statement, ...]
     """With connectors that only declare."""
     inserts: tuple[Statement, ...]
+    is_at_least_once: bool = False
+    """Whether its checkpoints are, so that records may come twice."""
 
 
 def read_statements(text: str) -> Statements:
@@ -71,11 +74,14 @@ def read_statements(text: str) -> Statements:
     options: dict[str, str] = {}
     ddl: list[Statement] = []
     inserts: list[Statement] = []
+    is_at_least_once = False
     looked_up = frozenset(_LOOKED_UP.findall(text))
     for line, statement in numbered_statements(text):
         if setting := _SET.fullmatch(statement):
             if setting[1] == _MODE and setting[2].lower() != "streaming":
                 raise SqlScriptError(f"line {line}: {_MODE} is {setting[2]}: only STREAMING is put on trial")
+            if setting[1] == _GUARANTEE:
+                is_at_least_once = setting[2].upper() == "AT_LEAST_ONCE"
             if not setting[1].startswith(_OF_SCENARIOS):
                 options[setting[1]] = setting[2]
         elif _INSERT.match(statement):
@@ -87,7 +93,7 @@ def read_statements(text: str) -> Statements:
             )
         else:
             ddl.append(Statement(line, declared(statement, looked_up)))
-    return Statements(options, tuple(ddl), tuple(inserts))
+    return Statements(options, tuple(ddl), tuple(inserts), is_at_least_once)
 
 
 def declared(statement: str, looked_up: Collection[str] = ()) -> str:
