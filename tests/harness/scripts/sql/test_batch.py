@@ -153,3 +153,62 @@ def test_what_sums_in_another_order_leave_is_no_difference():
     end = SinkTable(end_of("s", sink), None)
     assert end.cells((1 / 3, 0.1 + 0.2 - 0.3)) == (0.333333, 0.0)
     assert end.cells((1234567.0, 1 / 3)) == (1234570.0, 0.333333333)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text", "value"),
+    [
+        ("SPLIT_INDEX(k, '/', 1)", "a/b", "b"),
+        ("SPLIT_INDEX(k, '/', 2)", "a/b", None),
+        ("SPLIT_INDEX(k, '/', 0)", "", None),
+        ("REGEXP_EXTRACT(k, '(&|^)id=([^&]*)', 2)", "x&id=7&y", "7"),
+        ("REGEXP_EXTRACT(k, '(&|^)id=([^&]*)', 2)", "x", None),
+        ("REPLACE(k, 'b', '')", "abc", "ac"),
+    ],
+)
+def test_function_in_another_form_has_the_value_of_flink(expression, text, value):
+    assert result(f"INSERT INTO s SELECT {expression}, 1 FROM t", [(text, 1)]) == [(value, 1)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("REGEXP_EXTRACT(k, '(a)?b', 1)", "the regular expression"),
+        ("DATE_FORMAT(k, 'EEE')", "the form EEE of a time"),
+        ("SPLIT_INDEX(k, '/', v)", "an index that is not constant"),
+        ("REPLACE(k, '', 'x')", "REPLACE of what is not a constant"),
+        ("DATE_FORMAT(k)", "with 1 arguments"),
+    ],
+)
+def test_function_whose_form_is_not_known_is_refused(expression, reason):
+    with pytest.raises(Untranslatable, match=reason):
+        batch_of(f"INSERT INTO s SELECT {expression}, 1 FROM t")
+
+
+def test_fields_of_rows_are_read():
+    row = {
+        "type": "ROW",
+        "fields": [{"name": "v", "fieldType": "BIGINT"}, {"name": "at", "fieldType": "TIMESTAMP(3)"}],
+    }
+    given = {"source": {"k": "VARCHAR(2147483647)", "r": row}}
+    given["before"] = "CREATE TABLE t (k STRING, r ROW<v BIGINT, `at` TIMESTAMP(3)>, a AS r.`at`)"
+    rows = [("a", (5, 60_000_000_000)), ("b", None)]
+    query = "SELECT COALESCE(DATE_FORMAT(a, 'yyyy-MM-dd HH:mm:ss'), 'never'), t.r.v FROM t"
+    assert result(f"INSERT INTO s {query}", rows, **given) == [("1970-01-01 00:01:00", 5), ("never", None)]
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        ("TUMBLE(seen, INTERVAL '10' SECOND)", [("00:10", 2), ("00:20", 1)]),
+        ("HOP(seen, INTERVAL '10' SECOND, INTERVAL '20' SECOND)", [("00:10", 2), ("00:20", 3), ("00:30", 1)]),
+        ("SESSION(seen, INTERVAL '2' SECOND)", [("00:03", 1), ("00:13", 2)]),
+    ],
+)
+def test_windows_in_group_by_are_window_functions(window, expected):
+    source = {"k": "VARCHAR(2147483647)", "seen": "TIMESTAMP(3)"}
+    rows = [("a", second * 1_000_000_000) for second in (1, 9, 11)]
+    kind = window.partition("(")[0]
+    end = f"DATE_FORMAT({window.replace(kind, f'{kind}_END', 1)}, 'mm:ss')"
+    query = f"INSERT INTO s SELECT {end}, COUNT(*) FROM t AS e GROUP BY k, {window}"
+    assert result(query, rows, source=source) == expected
