@@ -39,8 +39,8 @@ from onceproof.harness.model.family import FamilyError, nearest
 from onceproof.harness.model.user_file import error_line, modules_in
 from onceproof.harness.scripts.outside import printed
 from onceproof.harness.scripts.pyflink_imports import answer_imports
-from onceproof.harness.scripts.sql.program_ends import TrialTables
 from onceproof.harness.scripts.sql.program_plans import planning
+from onceproof.harness.scripts.sql.tables_on_trial import TrialTables
 
 MODULE: Final = "onceproof_script_"
 """Prefix of the names of the modules in which scripts run."""

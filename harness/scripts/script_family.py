@@ -65,7 +65,7 @@ from onceproof.harness.scripts.own_ends import own_records
 from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
-    drawn_records,
+    known_records,
     local_records,
     pool_of,
     sampled_records,
@@ -79,7 +79,7 @@ from onceproof.harness.scripts.special_records import (
     specials_of,
     timer_lengths,
 )
-from onceproof.harness.scripts.sql.program_ends import TableSource, table_pool
+from onceproof.harness.scripts.sql.tables_on_trial import TableSource, table_pool
 from onceproof.harness.scripts.variations import (
     MOST_RECORDS,
     draw_records,
@@ -435,14 +435,7 @@ class ScriptFamily:
                 if self._has_real_ends:
                     found, own_splits = own_records(source, self.path.absolute().parent, MOST_RECORDS)
                 if found is None:
-                    found = local_records(name, source)
-                if found is None:
-                    found, origin = drawn_records(kind), "drawn from its type"
-                if found is None:
-                    raise FamilyError(
-                        f"{self.path}: the records of the source {name!r} are not on this machine: give some"
-                        f" with --sample {name}=FILE, lines of JSON, CSV or text"
-                    )
+                    found, origin = known_records(self.path, name, source, kind)
                 records = found
             has_splits = has_splits and not own_splits
             pools[name] = pool_of(records, origin, has_splits=has_splits, own_splits=own_splits)

@@ -21,7 +21,12 @@ from onceproof.engine.extras import AVRO, require
 from onceproof.engine.formats.avro_schema import AvroSchema
 from onceproof.engine.formats.avro_types import avro_field_of
 from onceproof.engine.formats.message_schemas import MalformedMessage, shown
-from onceproof.engine.table.connectors.formats import MessageFormat, RowReader, RowWriter, message_format
+from onceproof.engine.table.connectors.message_formats import (
+    MessageFormat,
+    RowReader,
+    RowWriter,
+    message_format,
+)
 from onceproof.engine.table.connectors.registry import Options
 from onceproof.engine.table.python_values import same
 from onceproof.engine.table.types import LogicalType

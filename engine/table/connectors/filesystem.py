@@ -34,7 +34,7 @@ from onceproof.engine.formats.csv_schema import CsvColumn, CsvSchema
 from onceproof.engine.formats.message_schemas import MalformedMessage
 from onceproof.engine.formats.parquet_files import ParquetWriter
 from onceproof.engine.table.connectors.avro import from_avro, schema_by, to_avro
-from onceproof.engine.table.connectors.formats import CsvFormat, MessageFormat, format_of
+from onceproof.engine.table.connectors.message_formats import CsvFormat, MessageFormat, format_of
 from onceproof.engine.table.connectors.message_types import from_message, type_of
 from onceproof.engine.table.connectors.registry import Options, sink, source
 from onceproof.engine.table.python_values import from_python, to_python

@@ -38,7 +38,7 @@ from onceproof.engine.connectors.kafka.record_schemas import (
 from onceproof.engine.connectors.kafka.transactions import ProducerRecord
 from onceproof.engine.connectors.sink import DeliveryGuarantee
 from onceproof.engine.formats.message_schemas import MalformedMessage
-from onceproof.engine.table.connectors.formats import MessageFormat, format_of
+from onceproof.engine.table.connectors.message_formats import MessageFormat, format_of
 from onceproof.engine.table.connectors.registry import Options, sink, source
 from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.types import LogicalType

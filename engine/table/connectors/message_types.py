@@ -154,7 +154,7 @@ def _from_nested(kind: LogicalType, times: TimeTexts, ignores_errors: bool) -> C
         (element,) = inner
         return lambda value: None if value is None else tuple([element(each) for each in value])
     if kind.root in ("MAP", "MULTISET"):
-        key, item = (*inner, same)[:2]
+        key, item = inner if kind.root == "MAP" else (inner[0], same)
         return lambda value: (
             None if value is None else tuple([(key(name), item(each)) for name, each in value.items()])
         )
@@ -180,7 +180,7 @@ def to_message(kind: LogicalType, times: TimeTexts) -> Convert:
             (element,) = inner
             convert = lambda value: [element(each) for each in value]  # noqa: E731
         case "MAP" | "MULTISET":
-            key, item = (*inner, same)[:2]
+            key, item = inner if kind.root == "MAP" else (inner[0], same)
             convert = lambda value: {key(name): item(each) for name, each in value}  # noqa: E731
         case "ROW" | "STRUCTURED":
             names, pairs = tuple(kind.names), inner

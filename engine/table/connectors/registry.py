@@ -5,8 +5,8 @@ Rules:
 - A connector is found by the name in ``connector``: ``@source``, ``@sink`` and ``@lookup`` register what
   makes a source, a sink and a lookup of a table. ``CONNECTOR_MODULES`` lists the modules that register.
 - Names, defaults and words of options are those of Flink's connectors. An option that is missing, wrong or
-  that nobody reads is a WrongTable before the job starts: one line with the table, the option and what is
-  possible.
+  that no connector reads is a WrongTable before the job starts: one line with the table, the option and what
+  is possible.
 - A source gives changes, a sink takes them.
 """
 

@@ -11,8 +11,8 @@ import pytest
 from onceproof.engine import StreamExecutionEnvironment
 from onceproof.engine.formats.message_schemas import MalformedMessage
 from onceproof.engine.table.connectors.console import PrintSink
-from onceproof.engine.table.connectors.formats import format_of
 from onceproof.engine.table.connectors.lookups import CachedLookup, CacheSettings, HeldRows
+from onceproof.engine.table.connectors.message_formats import format_of
 from onceproof.engine.table.connectors.registry import (
     Options,
     WrongTable,

@@ -14,8 +14,8 @@ from onceproof.engine.table.types import read_type
 from onceproof.engine.table.values import KIND_OF
 from onceproof.harness.model.family import Declared, FamilyError
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.scripts.sql.program_ends import TrialTables, table_pool
 from onceproof.harness.scripts.sql.statements import read_statements
+from onceproof.harness.scripts.sql.tables_on_trial import TrialTables, table_pool
 
 SCRIPTS = Path(__file__).parents[4] / "scenarios" / "sql"
 DISCOUNTS = str(SCRIPTS / "discounts.sql")
