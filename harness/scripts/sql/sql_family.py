@@ -52,7 +52,6 @@ from onceproof.harness.scripts.sql.drawn_values import constants_of
 from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
 from onceproof.harness.scripts.sql.late_rows import MaybeLate, drops_late_rows, lateness_of
 from onceproof.harness.scripts.sql.plans import plan_of
-from onceproof.harness.scripts.sql.tables_on_trial import looked_up_rows
 from onceproof.harness.scripts.sql.repeats import adds_up, missing_rows
 from onceproof.harness.scripts.sql.samples import sampled_rows
 from onceproof.harness.scripts.sql.sql_ends import (
@@ -63,6 +62,7 @@ from onceproof.harness.scripts.sql.sql_ends import (
     sinks_of,
     sources_of,
 )
+from onceproof.harness.scripts.sql.tables_on_trial import looked_up_rows
 from onceproof.harness.systems.simulation.world import World
 from onceproof.reports.notes import NOBODY
 from onceproof.reports.text import counted
