@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -98,12 +99,11 @@ class Options:
 
     def check_all_read(self) -> None:
         """Raise WrongTable for an option that nothing has read."""
-        unknown = sorted(set(self._given) - self._known)
-        if unknown:
-            raise self.wrong(
-                f"the connector {self._given.get(CONNECTOR)!r} has no option {', '.join(map(repr, unknown))};"
-                f" it has {', '.join(sorted(self._known - {CONNECTOR}))}"
-            )
+        known = sorted(self._known - {CONNECTOR})
+        for key in sorted(set(self._given) - self._known):
+            near = get_close_matches(key, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            raise self.wrong(f"the connector {self._given.get(CONNECTOR)!r} has no option {key!r}: {hint}")
 
     def wrong_value(self, key: str, wanted: str) -> WrongTable:
         """Return the error for a value of an option."""
@@ -150,8 +150,17 @@ def lookup(*names: str) -> Callable[[MakesLookup], MakesLookup]:
 class StandIns(Protocol):
     """What stands for the tables of a program that is not to reach its servers."""
 
-    def source(self, end: TableEnd, made: Source) -> Source:
-        """Return what is read in place of the source of a table, which is not connected."""
+    def source(self, end: TableEnd, made: Source | None) -> Source:
+        """Return what is read in place of the source of a table.
+
+        Args:
+            end: the table.
+            made: its source, which is not connected; None: there is no such connector here.
+        """
+        ...
+
+    def sink(self, end: TableEnd) -> Any:
+        """Return what is written in place of a table whose connector is not here."""
         ...
 
     def lookup(self, end: TableEnd, keys: Sequence[int]) -> MakeLookup:
@@ -182,6 +191,8 @@ def load_connectors() -> None:
 def source_of(end: TableEnd) -> Source:
     """Return the source of a table. Raises WrongTable."""
     options = Options(end)
+    if _STAND_INS and _is_missing(SOURCES, end):
+        return _STAND_INS[-1].source(end, None)
     made = _found(SOURCES, end, "source")(end, options)
     options.check_all_read()
     if _STAND_INS:
@@ -193,6 +204,8 @@ def source_of(end: TableEnd) -> Source:
 
 def sink_of(end: TableEnd) -> tuple[Any, int | None]:
     """Return the sink of a table, and its parallelism. Raises WrongTable."""
+    if _STAND_INS and _is_missing(SINKS, end):
+        return _STAND_INS[-1].sink(end), None
     options = Options(end)
     parallelism = options.read(PARALLELISM, at_least(1), 0)
     made = _found(SINKS, end, "sink")(end, options)
@@ -208,12 +221,16 @@ def lookup_of(end: TableEnd, keys: Sequence[int]) -> MakeLookup:
     return _STAND_INS[-1].lookup(end, keys) if _STAND_INS else made
 
 
-def _found(table: Mapping[str, _Maker], end: TableEnd, use: str) -> _Maker:
+def _is_missing(table: Mapping[str, Any], end: TableEnd) -> bool:
     load_connectors()
-    connector = end.options.get(CONNECTOR, "")
-    if connector not in table:
+    return end.options.get(CONNECTOR, "") not in table
+
+
+def _found(table: Mapping[str, _Maker], end: TableEnd, use: str) -> _Maker:
+    if _is_missing(table, end):
         known = ", ".join(sorted(table))
         raise WrongTable(
-            f"table {end.name!r}: the connector {connector!r} is no {use} here; these are: {known}"
+            f"table {end.name!r}: the connector {end.options.get(CONNECTOR)!r} is no {use} here; these are:"
+            f" {known}"
         )
-    return table[connector]
+    return table[end.options[CONNECTOR]]

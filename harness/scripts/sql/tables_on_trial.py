@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.connectors.source import Source, SourceIdentity, SplitReader
 from onceproof.engine.elements import Record
+from onceproof.engine.table.connectors.console import DiscardingSink
 from onceproof.engine.table.connectors.lookups import HeldRows
 from onceproof.engine.table.connectors.registry import CONNECTOR, StandIns
 from onceproof.engine.table.table_ends import MakeLookup, TableEnd
@@ -42,11 +43,11 @@ _LOOKED_UP: Final = 12
 
 
 class TableSource(Source):
-    """The source of a table, not connected."""
+    """The source of a table, not connected; of some connectors there is none."""
 
-    def __init__(self, end: TableEnd, own: Source) -> None:
+    def __init__(self, end: TableEnd, own: Source | None) -> None:
         self.end, self.own = end, own
-        self.is_bounded = own.is_bounded
+        self.is_bounded = own is not None and own.is_bounded
 
     def splits(self) -> Sequence[str]:
         """Return none: on trial the splits are those of a scenario."""
@@ -57,15 +58,19 @@ class TableSource(Source):
 
     def identity(self) -> SourceIdentity:
         """Return that of the table's own source."""
-        return self.own.identity()
+        return SourceIdentity(f"table {self.end.name}") if self.own is None else self.own.identity()
 
 
 class TrialTables(StandIns):
     """Puts sources and lookups without a server to the tables of a program."""
 
-    def source(self, end: TableEnd, made: Source) -> Source:
+    def source(self, end: TableEnd, made: Source | None) -> Source:
         """Return a source that is replaced later."""
         return TableSource(end, made)
+
+    def sink(self, end: TableEnd) -> Any:
+        """Return a sink that is replaced later."""
+        return DiscardingSink()
 
     def lookup(self, end: TableEnd, keys: Sequence[int]) -> MakeLookup:
         """Return lookups of rows that are drawn."""
@@ -107,7 +112,7 @@ def table_pool(source: TableSource, sample: Path | None, *, has_splits: bool) ->
     if sample is not None:
         held = [table.held((INSERT, row)) for row in sampled_rows(sample, table)]
         origin = f"of {sample.name}"
-    elif source.end.options.get(CONNECTOR) in _LOCAL:
+    elif source.own is not None and source.end.options.get(CONNECTOR) in _LOCAL:
         table = SourceTable(replace(source.end, options={"mode": mode}))
         found = local_records(source.end.name, source.own) or ()
         held, origin = [table.held(value) for value, _ in found], "of the table itself"

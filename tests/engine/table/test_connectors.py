@@ -187,7 +187,8 @@ REFUSED = [
     ({"connector": "filesystem", "format": "orc", "path": "."}, "avro, csv, debezium-json, json, parquet"),
     ({"connector": "datagen", "rows_per_second": "0"}, "rows-per-second is 0"),
     ({"connector": "datagen", "fields__price__min": "x"}, "fields.price.min"),
-    ({"connector": "datagen", "rows": "0"}, "has no option 'rows'; it has number-of-rows"),
+    ({"connector": "datagen", "rows": "0"}, "has no option 'rows': it has number-of-rows, rows-per-second"),
+    ({"connector": "datagen", "rows_per_secnd": "1"}, "did you mean 'rows-per-second'?"),
     (
         {**KAFKA, "scan__startup__mode": "middle"},
         "invalid value 'middle' for option 'scan.startup.mode': one of",

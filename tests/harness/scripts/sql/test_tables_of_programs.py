@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from onceproof.engine.table.api.planning import use_planner
-from onceproof.engine.table.connectors.registry import source_of, standing_in
+from onceproof.engine.table.connectors.console import DiscardingSink
+from onceproof.engine.table.connectors.registry import WrongTable, sink_of, source_of, standing_in
 from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.types import read_type
 from onceproof.engine.table.values import KIND_OF
@@ -100,6 +101,16 @@ def test_program_is_on_trial_without_its_servers(program, tmp_path):
     family = load_family(f"{program}?sample=payments={sample}")
     assert list(family.pools["payments"].held) == [("ada", 3), ("ada", 4)]
     assert "source payments: 2 records of payments.csv" in list(family.notes())
+
+
+def test_connector_that_the_engine_lacks_is_replaced_on_trial():
+    end = TableEnd("t", "`c`.`d`.`t`", read_type("ROW<id INT>"), {"connector": "pulsar"})
+    with standing_in(TrialTables()):
+        pool = table_pool(source_of(end), None, has_splits=True)
+        assert isinstance(sink_of(end)[0], DiscardingSink)
+    assert {kind for (kind, _), _ in pool.records} == {KIND_OF["+I"]}
+    with pytest.raises(WrongTable, match="the connector 'pulsar' is no source here; these are: datagen"):
+        source_of(end)
 
 
 @pytest.mark.parametrize("connector", ["kafka", "upsert-kafka"])
