@@ -52,8 +52,8 @@ class CEP:
             own = copy.deepcopy(pattern)
         except Exception as error:
             raise InvalidJob(
-                f"the conditions of a pattern cannot be copied for a subtask ({error}): they must hold no files,"
-                " locks and connections"
+                f"the conditions of a pattern cannot be copied for a subtask ({error}): they must hold no"
+                " files, locks and connections"
             ) from error
         return PatternStream(
             input_stream, PatternSettings(own, comparator, event_type=input_stream.get_type())

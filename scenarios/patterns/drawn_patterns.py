@@ -57,6 +57,8 @@ PARTS: Final = ("first", "second", "third")
 MATCHED: Final = "matched"
 TIMED_OUT: Final = "timed out"
 UNBOUNDED: Final = -1
+TICK_MS: Final = 500
+"""Many actions are at whole ticks, and a match has some of them, so that it may end on the moment."""
 
 ROW: Final = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()])
 ACTION: Final = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()])
@@ -104,7 +106,10 @@ def generate(random: Random) -> Workload:
     records = {}
     for split in range(chance.weighted([(1, 3), (2, 3), (3, 2)])):
         count = chance.weighted([(chance.integer(0, 4), 1), (chance.integer(5, 12), 4), (20, 1)])
-        times = event_time.draw_timestamps(chance, count, chance.choice([100, 500]), late_share=0.0)
+        times = event_time.draw_timestamps(chance, count, chance.choice([100, 500]), 0.0, TICK_MS)
+        for place in range(1, count):
+            if chance.chance(0.25):
+                times[place] = times[place - 1]
         records[f"actions-{split}"] = tuple(
             [
                 (time, (chance.choice(users), chance.choice(LETTERS), number))
@@ -118,12 +123,14 @@ def _draw_words(chance: Chance) -> Words:
     parts = chance.weighted([(2, 2), (3, 3)])
     letters = "".join([chance.choice(LETTERS) for _ in range(parts)])
     follows = [chance.choice(FOLLOWS) for _ in range(parts - 1)]
-    within_ms = chance.choice([0, 500, 1500, 4000])
-    if chance.chance(0.4):
+    within_ms = chance.choice([0, TICK_MS, 3 * TICK_MS, 8 * TICK_MS])
+    if chance.chance(0.5):
         others = [each for each in LETTERS if each != letters[1]]
         unwanted = chance.choice(others) if chance.chance(0.3) and follows[0] != "next" else ""
         skip = chance.choice((NO_SKIP, *SKIPS)) if within_ms else NO_SKIP
         if skip != NO_SKIP:
+            # Matches that share an action are those that skipping is about.
+            letters = letters[:-1] + chance.choice((letters[0], letters[-1]))
             follows = [each.removesuffix("_any") for each in follows]
         return Words(letters, " ".join(follows), unwanted, within_ms=within_ms, skip=skip)
     least, most = chance.choice([(1, 1), (1, UNBOUNDED), (2, UNBOUNDED), (2, 2), (1, 2), (1, 3)])
