@@ -1,7 +1,7 @@
 """Nexmark as scripts of SQL: each passes, DuckDB judges it, and it equals its family of streams.
 
 What Flink 2.3 does not run is not there: q6 ("Non-time attribute sort is not supported for bounded OVER
-window"), and q13, whose side input is a lookup in a file.
+window"). q13 looks up in a database what is a file in public, and q14 has no function in Java.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tests.scenarios.passing_runs import passing_runs
 
 SCRIPTS = Path(__file__).parents[2] / "scenarios" / "nexmark_sql"
 QUERIES = tuple(sorted([each.stem for each in SCRIPTS.glob("*.sql")], key=lambda name: int(name[1:])))
-BY_CLOCK = ("q12",)
-"""The queries whose windows follow the clock."""
+BY_CLOCK = ("q12", "q13")
+"""The queries with the time of the clock, which DuckDB does not judge."""
 KINDS = {"person": all_people, "auction": all_auctions, "bid": all_bids}
 NAMES = {"initialBid": "initial_bid"}
 SEEDS = range(4)
@@ -48,9 +48,8 @@ def script(query: str) -> SqlFamily:
     return family
 
 
-def test_all_queries_but_two_are_there() -> None:
-    there = [f"q{number}" for number in range(23) if number not in (6, 13)]
-    assert list(QUERIES) == there
+def test_all_queries_but_one_are_there() -> None:
+    assert list(QUERIES) == [f"q{number}" for number in range(23) if number != 6]
 
 
 @pytest.mark.parametrize("query", QUERIES)
