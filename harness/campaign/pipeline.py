@@ -46,7 +46,7 @@ from onceproof.harness.campaign.trial_store import TrialStore, manifest_of
 from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.model.family import Family, FamilyError
-from onceproof.harness.model.family_places import own_system
+from onceproof.harness.model.family_places import in_spark, own_system
 from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, made_folder, open_output
 from onceproof.harness.trials.runner import MISTAKES, RunResult, RunStopped, interrupts_held, load_families
 from onceproof.harness.trials.trial import check_family
@@ -219,14 +219,14 @@ class _Campaign:
                 place,
                 len(sources),
                 family,
-                TrialTables(family.name, *arrow_schemas_of(family)),
+                TrialTables(family.name, *arrow_schemas_of(in_spark(family))),
                 source,
                 store.folder(place),
             )
             for place, (family, source) in enumerate(zip(result.run.families, sources, strict=True))
         ]
         for trials in self._trials:
-            if trials.family.oracle_sql:
+            if in_spark(trials.family).oracle_sql:
                 check_judgeable(session, trials.family, trials.tables)
         self._pace = pace
         self._waves: deque[_RunningWave] = deque()
@@ -430,8 +430,8 @@ class _Campaign:
                 )
             self._result.disagreements += found.disagreements
             self._result.judged += found.scenarios
-            if trials.family.oracle_sql:
-                self._result.compared += found.scenarios
+            if in_spark(trials.family).oracle_sql:
+                self._result.compared += found.compared
 
     def _compare_counts(self) -> None:
         """Compare what was judged with what outcomes.jsonl holds. Raises TrialsLost."""

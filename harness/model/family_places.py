@@ -286,6 +286,12 @@ def judged_by(family: object, records: Records, declared: Declared) -> str:
     return str(script.judged_by(records, declared)) if type(family).__module__ == _STATEMENTS else ""
 
 
+def in_spark(family: Family) -> Family:
+    """Return whose schemas and query Spark takes: a script's statements of Flink SQL, else the family."""
+    script: Any = family
+    return script.in_spark if type(family).__module__ == _STATEMENTS else family
+
+
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):

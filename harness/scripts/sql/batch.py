@@ -71,6 +71,8 @@ _SAME_ROWS: Final = (
 """The options that change no row of a table's end."""
 _CLOCK: Final = "what depends on the clock or on chance"
 _ZONE: Final = "table.local-time-zone"
+_ZONED: Final = re.compile(r"LTZ|LOCAL|UNIX|PROCTIME|NOW|CURRENT_", re.IGNORECASE)
+"""In types and statements that have times with a zone."""
 _MATCHES: Final = re.compile(r"\bMATCH_RECOGNIZE\b", re.IGNORECASE)
 _ISOLATED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "enable_external_access": "false",
@@ -120,13 +122,18 @@ class Batch:
         self.windowed: set[str] = set()
         """The tables that window functions read."""
         self._connection = duckdb.connect(":memory:", config=_ISOLATED)
-        self._queries: list[tuple[str, str]] = []
+        self.columns: dict[str, list[str]] = {}
+        """By table, the columns of its rows."""
+        self.definitions: list[tuple[str, str]] = []
+        """What its views are, late rows aside, in the order in which one reads another."""
+        self.queries: list[tuple[str, str]] = []
+        """By sink, what gives its table."""
         self._views = 0
         self._names: set[str] = set()
         """The tables and views that there are."""
         self._has_clock = False
         """Whether a column of a source is left out, as it is the time of the clock."""
-        if statements.options.get(_ZONE, "UTC").upper() != "UTC":
+        if statements.options.get(_ZONE, "UTC").upper() != "UTC" and self._has_zone(statements):
             raise Untranslatable("times of another zone than UTC")
         for option, value in statements.options.items():
             if not option.startswith(_SAME_ROWS):
@@ -169,7 +176,7 @@ class Batch:
         for name, own in rows.items():
             self._connection.execute(f'DELETE FROM "{name} rows"')
             types = self._sources[name].end.type.types
-            into = [to_python(_without_zone(kind)) for kind in types]
+            into = [to_python(without_zone(kind)) for kind in types]
             values = [
                 [_bound(convert(value)) for convert, value in zip(into, row, strict=True)] for row in own
             ]
@@ -179,7 +186,7 @@ class Batch:
                 marks = ", ".join(["?"] * len(values[0]))
                 self._connection.executemany(f'INSERT INTO "{name} rows" VALUES ({marks})', values)
         found: list[dict[str, RowCounts]] = [{name: Counter() for name in self._sinks} for _ in range(count)]
-        for name, query in self._queries:
+        for name, query in self.queries:
             sink = self._sinks[name]
             out_of = [from_python(kind) for kind in sink.end.type.types]
             for number, *row in self._connection.execute(query).fetchall():
@@ -190,9 +197,15 @@ class Batch:
                 return None
         return found
 
+    def _has_zone(self, statements: Statements) -> bool:
+        """Return whether the zone of the session may change a row: only of a time with a zone it does."""
+        ends = [*[each.end for each in self._sources.values()], *[each.end for each in self._sinks.values()]]
+        kinds = [str(kind) for end in ends for kind in end.type.types]
+        return any(_ZONED.search(text) for text in (*kinds, *_texts_of(statements)))
+
     def _macros(self, statements: Statements) -> Sequence[str]:
         """Return the macros for the numbers that a script has. Raises Untranslatable."""
-        texts = [each.text for each in (*statements.ddl, *statements.inserts)]
+        texts = _texts_of(statements)
         kinds = {kind.root for source in self._sources.values() for kind in source.end.type.types}
         divides = False
         for text in texts:
@@ -215,7 +228,9 @@ class Batch:
             if columns and self.takes_late_rows:
                 columns = [NUMBER, *columns]
             named = f"({', '.join(columns)})" if columns else ""
-            self._connection.execute(f'CREATE VIEW "{name}"{named} AS {self._query(translated)}')
+            query = self._query(translated)
+            self._create_view(f'"{name}"{named}', query)
+            self.definitions.append((f'"{name}"{named}', query))
             self._names.add(name)
         elif (table := _TABLE.fullmatch(statement.strip())) is None:
             raise Untranslatable(f"the statement {' '.join(statement.split())[:40]}")
@@ -239,12 +254,13 @@ class Batch:
                 continue
             computed = f'{translated_expression(column[3])} AS "{own}"' if column[2] else f'"{own}"'
             selected.append(computed)
+        self.columns[name] = [each.name for each in fields]
+        self.definitions.append((f'"{name}"', f'SELECT {", ".join([NUMBER, *selected])} FROM "{name} rows"'))
         if self.takes_late_rows:
             for view in views_of_inputs(name, selected):
                 self._connection.execute(view)
         else:
-            query = f'SELECT {", ".join(selected)} FROM "{name} rows"'
-            self._connection.execute(f'CREATE VIEW "{name}" AS {query}')
+            self._create_view(f'"{name}"', f'SELECT {", ".join(selected)} FROM "{name} rows"')
         self._names.add(name)
 
     def _prepare(self, statement: str) -> None:
@@ -261,7 +277,7 @@ class Batch:
         given = f"({self._query(translated)}) AS q({', '.join(names)})"
         query = f"SELECT {', '.join([number, *selected])} FROM {given}"
         self._connection.execute(query).fetchall()
-        self._queries.append((name, query))
+        self.queries.append((name, query))
 
     def _translated(self, statement: str) -> Translated:
         statement = self._with_plain_lookups(statement)
@@ -278,7 +294,8 @@ class Batch:
             query = view.query
             if self.takes_late_rows:
                 query = window_of_inputs(query, view.table if view.table in self._sources else "")
-            self._connection.execute(f"CREATE VIEW {view.name} AS {query}")
+                self.definitions.append((f'"{view.name}"', window_of_inputs(view.query, "")))
+            self._create_view(view.name, query)
             self._names.add(view.name)
         self._check_query(translated.tree.args.get("expression"))
         return translated
@@ -297,6 +314,9 @@ class Batch:
             side_by_side(translated.tree.expression, NUMBER)
         return translated.query()
 
+    def _create_view(self, name: str, query: str) -> None:
+        self._connection.execute(f"CREATE VIEW {name} AS {query}")
+
     def _check_query(self, query: exp.Expr | None) -> None:
         """Raise Untranslatable for a query that reads what the script has not declared."""
         if query is None:
@@ -313,6 +333,10 @@ class Batch:
     def _check_name(self, name: str, database: str) -> None:
         if database or name not in self._names:
             raise Untranslatable(f"the table {database}{'.' if database else ''}{name}")
+
+
+def _texts_of(statements: Statements) -> list[str]:
+    return [each.text for each in (*statements.ddl, *statements.inserts)]
 
 
 def _has_two_of_a_key(end: SinkTable, rows: RowCounts) -> bool:
@@ -353,10 +377,10 @@ def type_name(kind: LogicalType) -> str:
     return _PLAIN[root]
 
 
-def _without_zone(kind: LogicalType) -> LogicalType:
+def without_zone(kind: LogicalType) -> LogicalType:
     """Return the type as DuckDB has it: a time in UTC."""
     if kind.root == "ROW":
         return replace(
-            kind, fields=tuple([replace(each, type=_without_zone(each.type)) for each in kind.fields])
+            kind, fields=tuple([replace(each, type=without_zone(each.type)) for each in kind.fields])
         )
     return replace(kind, root="TIMESTAMP") if kind.root == "TIMESTAMP_LTZ" else kind

@@ -106,6 +106,11 @@ class SinkTable:
         """Return the values of a row as plain data."""
         return tuple([encode(value) for encode, value in zip(self._encoders, row, strict=True)])
 
+    def values_of(self, cells: Iterable[Any]) -> tuple[Any, ...]:
+        """Return the values of plain data."""
+        kinds = self.end.type.types
+        return tuple([_cell_decoder(kind)(cell) for kind, cell in zip(kinds, cells, strict=True)])
+
     def written(self, change: Change, number: Sequence[int] = ()) -> tuple[Any, ...]:
         """Return a change as a row of the run."""
         return self.sink.written((KINDS[change[0]], *self.cells(change[1]), *number))

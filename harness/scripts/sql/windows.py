@@ -82,12 +82,14 @@ def window_view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
     for usual, argument in zip(_ARGUMENTS[kind], arguments[2:], strict=False):
         named = _NAME.match(argument)
         lengths[named[1].upper() if named else usual] = microseconds(_NAME.sub("", argument, count=1))
-    table, column = source[1].replace("`", '"'), time[1].replace("`", '"')
+    # Some names are words of DuckDB's, such as that of a column ``at``.
+    table, column = source[1].replace("`", '"'), f'"{time[1].strip("`")}"'
     at, offset = f"epoch_us({column})", lengths.get("OFFSET", 0)
     size = lengths.get("SIZE", 0)
 
     def start_of(length: int) -> str:
-        return f"({at} - ({at} - {offset}) % {length})"
+        # DuckDB's remainder of a time before 1970 is negative.
+        return f"({at} - (({at} - {offset}) % {length} + {length}) % {length})"
 
     if kind == "TUMBLE":
         inner = f"SELECT *, {start_of(size)} AS begins, {start_of(size)} + {size} AS ends FROM {table}"

@@ -212,3 +212,62 @@ def test_windows_in_group_by_are_window_functions(window, expected):
     end = f"DATE_FORMAT({window.replace(kind, f'{kind}_END', 1)}, 'mm:ss')"
     query = f"INSERT INTO s SELECT {end}, COUNT(*) FROM t AS e GROUP BY k, {window}"
     assert result(query, rows, source=source) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT CAST(v AS STRING), v FROM t", [("7", 7)]),
+        ("SELECT CONCAT(k, '-', k), GREATEST(v, 9) FROM t", [("a-a", 9)]),
+        ("SELECT CONCAT(k, CAST(NULL AS STRING)), LEAST(v, CAST(NULL AS INT)) FROM t", [(None, None)]),
+        ("SELECT k, v FROM t WHERE EXISTS (SELECT 1 FROM t AS r WHERE r.v = t.v)", [("a", 7)]),
+        ("SELECT k, LAG(v) OVER (ORDER BY k) FROM t", [("a", None)]),
+    ],
+)
+def test_functions_are_as_in_flink(query, rows):
+    assert result(f"INSERT INTO s {query}", [("a", 7)]) == rows
+
+
+def test_first_and_last_value_leave_nulls_out():
+    query = "SELECT k, {}(v) OVER (PARTITION BY k ORDER BY at) FROM t"
+    source = {**TIMES, "v": "INT"}
+    rows = [("a", 1, None), ("a", 2_000_000, 7), ("a", 3_000_000, None), ("a", 4_000_000, 8)]
+    for name, last in (("FIRST_VALUE", 7), ("LAST_VALUE", 8)):
+        found = batch_of(f"INSERT INTO s {query.format(name)}", source=source).tables({"t": rows})
+        assert found[0]["s"] == {("a", None): 1, ("a", 7): 3 if last == 7 else 2} | (
+            {} if last == 7 else {("a", 8): 1}
+        )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, FIRST_VALUE(v) FROM t GROUP BY k",
+        "SELECT k, (SELECT COUNT(*) FROM t AS r WHERE r.k = t.k) FROM t",
+        "SELECT CAST(k AS VARCHAR(2)), v FROM t",
+        "SELECT k, FLOOR(at TO MINUTE) FROM t",
+    ],
+)
+def test_what_has_another_meaning_is_refused(query):
+    with pytest.raises(Untranslatable):
+        batch_of(f"INSERT INTO s {query}", source={**TIMES, "v": "INT"})
+
+
+def test_text_of_a_time_has_no_tables():
+    assert result("INSERT INTO s SELECT CAST(at AS STRING), 1 FROM t", [("a", 1)], source=TIMES) is None
+
+
+def test_zone_matters_only_where_times_have_one():
+    zone = "SET 'table.local-time-zone' = 'Asia/Tokyo'; "
+    query = "INSERT INTO s SELECT k, v FROM t"
+    assert result(zone + query, [("a", 1)]) == [("a", 1)]
+    for given in ({"source": {"k": "VARCHAR(9)", "v": "TIMESTAMP_LTZ(3)"}}, {}):
+        text = query if given else "INSERT INTO s SELECT CAST(CURRENT_DATE AS STRING), v FROM t"
+        with pytest.raises(Untranslatable, match="zone"):
+            batch_of(zone + text, **given)
+
+
+def test_windows_before_1970_begin_before_their_rows():
+    window = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '10' SECOND))"
+    query = f"SELECT k, EXTRACT(SECOND FROM window_start) FROM {window}"
+    assert result(f"INSERT INTO s {query}", [("a", -3_000_000_000)], source=TIMES) == [("a", 50)]
