@@ -34,6 +34,8 @@ SCRIPTS = Path(__file__).parents[2] / "scenarios" / "nexmark_sql"
 QUERIES = tuple(sorted([each.stem for each in SCRIPTS.glob("*.sql")], key=lambda name: int(name[1:])))
 BY_CLOCK = ("q12", "q13")
 """The queries with the time of the clock, which DuckDB does not judge."""
+WITH_TIES = ("q19",)
+"""The queries whose numbers of rows of equal price depend on the order of arrival."""
 KINDS = {"person": all_people, "auction": all_auctions, "bid": all_bids}
 NAMES = {"initialBid": "initial_bid"}
 SEEDS = range(4)
@@ -66,7 +68,7 @@ def test_duckdb_judges_and_agrees_with_runs_that_have_rows(
     family = script(query)
     notes = list(family.notes())
     assert any("DuckDB" in note for note in notes)
-    assert not [note for note in notes if "workloads" in note]
+    assert query in WITH_TIES or not [note for note in notes if "workloads" in note]
     assert any(final_rows(family, family.generate(Random(seed)).records) for seed in range(12))
 
 
