@@ -146,6 +146,11 @@ class RowDrawer:
         return self._stays_on_time and self.table.is_changing and bool(self._times)
 
     @property
+    def stays_on_time(self) -> bool:
+        """Whether rows that may be late are left out."""
+        return self._stays_on_time and self.has_watermarks and self.lateness is None
+
+    @property
     def has_watermarks(self) -> bool:
         """Whether it only adds rows, with watermarks."""
         return bool(self._times) and not self.table.is_changing

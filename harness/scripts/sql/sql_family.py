@@ -46,6 +46,7 @@ from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.split_names import source_of
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
+from onceproof.harness.scripts.sql.advice import advice
 from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, durations_of, rows_left
 from onceproof.harness.scripts.sql.drawn_values import constants_of
@@ -294,6 +295,7 @@ class SqlFamily:
         for name, end in self.sinks.items():
             what = "its table" if end.sink.key is None else "its table by key"
             yield f"sink {name}: replaced by an exactly-once one; {what} and its changelog are judged"
+        yield from advice(self._planned, self.sinks)
         yield f"plan: {self._planned.place}"
         if self._planned.statements is None:
             yield (
@@ -314,6 +316,10 @@ class SqlFamily:
                     f"source {name}: its changes may be late, and the plan drops late rows: a scenario is not"
                     " judged where runs without faults differ"
                 )
+            elif drawer.lateness is not None:
+                yield f"source {name}: some rows may be late; each table that they may leave is right"
+            elif drawer.stays_on_time:
+                yield f"source {name}: no row is late, as no batch says what late ones leave"
         if self._batch is not None and (difference := self._difference()):
             yield difference
 
