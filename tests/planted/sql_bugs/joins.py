@@ -59,7 +59,7 @@ def join_forgets_right_rows(reached: Reached) -> Iterator[None]:
     id="moved-key-has-no-right-side",
     breaks="exactly_once",
     summary="a subtask that gets a key in a rescale gets the left rows of a join only",
-    families=(LEADERS, STOCK),
+    families=(STOCK,),
 )
 def moved_key_has_no_right_side(reached: Reached) -> Iterator[None]:
     """Nothing matches any more, and nothing is taken back."""

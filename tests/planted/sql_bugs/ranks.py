@@ -330,9 +330,10 @@ def matches_under_way_are_not_restored(reached: Reached) -> Iterator[None]:
     fire = MatchRecognize.on_event_time
 
     def forgetting(self: Any, timestamp: int, emit: Any) -> None:
-        if _is_first(self, self._context.backend.current_key) and self._matches.value() is not None:
+        matches = self._matching._states.matches
+        if _is_first(self, self._context.backend.current_key) and matches.value() is not None:
             reached()
-            self._matches.clear()
+            matches.clear()
         fire(self, timestamp, emit)
 
     with replaced(MatchRecognize, "on_event_time", forgetting):

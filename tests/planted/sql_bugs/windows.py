@@ -66,7 +66,7 @@ def windows_forget_their_watermark(reached: Reached) -> Iterator[None]:
     id="first-phase-of-windows-crosses-the-barrier",
     breaks="exactly_once",
     summary="the first phase of a window does not send its accumulators before a barrier",
-    families=(REVENUE, TRAFFIC),
+    families=(REVENUE,),
 )
 def first_phase_of_windows_crosses_the_barrier(reached: Reached) -> Iterator[None]:
     """They are in no checkpoint."""
