@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from onceproof.harness.systems.flink.sql_script import SqlScriptError, numbered_statements
+from onceproof.harness.systems.flink.sql_script import SqlScriptError, check_inserts, numbered_statements
 
 _SET: Final = re.compile(r"SET\s+'?([\w.-]+)'?\s*=\s*'?(.*?)'?\s*", re.IGNORECASE | re.DOTALL)
 _INSERT: Final = re.compile(r"INSERT\s+(INTO|OVERWRITE)\s", re.IGNORECASE)
@@ -46,6 +46,16 @@ LOOKED_UP: Final = r"`?(?P<table>\w+)`?\s+FOR\s+SYSTEM_TIME\s+AS\s+OF\s"
 """How a table is joined as of a time."""
 _LOOKED_UP: Final = re.compile(LOOKED_UP, re.IGNORECASE)
 _APPENDS: Final = ("kafka", "filesystem", "kinesis", "pulsar", "firehose")
+_REMEDIES: Final[Mapping[str, str]] = {
+    r"CREATE\s.*?FUNCTION\b.*\bPYTHON\b": "register the function in a program that executes the statements",
+    r"CREATE\s.*?FUNCTION\b": "a function in Java runs on Flink alone: write it in Python or as a view",
+    r"(ADD|REMOVE)\s+JAR\b": "leave it out: connectors are replaced on trial",
+    r"CREATE\s+CATALOG\b": "leave it out and declare each table with its columns by CREATE TABLE",
+    r"CREATE\s.*?TABLE\b": "declare the table by CREATE TABLE, and write AS SELECT as an INSERT INTO it",
+    r"(SET|RESET|QUIT|EXIT|HELP|CLEAR|SOURCE)\b": "it is for the prompt of the SQL client: leave it out",
+    r"(UPDATE|DELETE|TRUNCATE|UPSERT|MERGE|ANALYZE|CALL)\b": "no job of a stream does it: INSERT INTO a table",
+}
+"""How a statement begins that is refused, and what to do."""
 DECLARED: Final = "vec"
 """The connector of the planner's own tables."""
 
@@ -65,6 +75,8 @@ class Statements(Struct, frozen=True):
     ddl: tuple[Statement, ...]
     """With connectors that only declare."""
     inserts: tuple[Statement, ...]
+    given: Mapping[str, Mapping[str, str]] = {}
+    """By table, the options that the script gives it."""
     is_at_least_once: bool = False
     """Whether its checkpoints are, so that records may come twice."""
 
@@ -74,6 +86,7 @@ def read_statements(text: str) -> Statements:
     options: dict[str, str] = {}
     ddl: list[Statement] = []
     inserts: list[Statement] = []
+    given: dict[str, dict[str, str]] = {}
     is_at_least_once = False
     looked_up = frozenset(_LOOKED_UP.findall(text))
     for line, statement in numbered_statements(text):
@@ -87,13 +100,22 @@ def read_statements(text: str) -> Statements:
         elif _INSERT.match(statement):
             inserts.append(Statement(line, statement))
         elif not _declares(statement):
-            raise SqlScriptError(
-                f"line {line}: {' '.join(statement.split())[:40]!r} is not executed: only SET, USE, DROP,"
-                " CREATE TABLE without AS SELECT, CREATE VIEW and INSERT are"
-            )
+            raise SqlScriptError(f"line {line}: {' '.join(statement.split())[:40]!r} {_why_not(statement)}")
         else:
             ddl.append(Statement(line, declared(statement, looked_up)))
-    return Statements(options, tuple(ddl), tuple(inserts), is_at_least_once)
+            if table := _TABLE.match(statement):
+                name = table["name"].rpartition(".")[2].strip("`")
+                given[name] = dict(_OPTION.findall(statement))
+    check_inserts(each.text for each in inserts)
+    return Statements(options, tuple(ddl), tuple(inserts), given, is_at_least_once)
+
+
+def _why_not(statement: str) -> str:
+    """Return why a statement is not executed, and what to do, as the end of a sentence."""
+    for begins, remedy in _REMEDIES.items():
+        if re.match(begins, statement, re.IGNORECASE):
+            return f"is not executed: {remedy}"
+    return "is not executed: only SET, USE, DROP, CREATE TABLE, CREATE VIEW and INSERT are"
 
 
 def declared(statement: str, looked_up: Collection[str] = ()) -> str:
