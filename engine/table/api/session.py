@@ -8,16 +8,18 @@ Rules:
 - Streams and rows of the program become declared tables of the connector ``vec``, whose rows the job takes
   from the stream (``ends.py``).
 - A query becomes operators of the stream environment of its tables, so streams and tables are one job.
+- Options of the job that are set for tables, such as the interval of checkpoints, count for the environment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
 from onceproof.engine.table.api.descriptors import ExplainDetail, TableConfig
 from onceproof.engine.table.api.ends import ProgramTables, StreamEnd, ToRow
 from onceproof.engine.table.api.planning import ask_planner
@@ -29,6 +31,9 @@ from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.engine.table.user_functions import PythonFunction
+
+_OF_JOBS: Final = ("execution.", "parallelism.", "pipeline.", "restart-strategy", "state.")
+"""How options begin that say how the job runs."""
 
 
 class Insert(Struct, frozen=True):
@@ -50,6 +55,8 @@ class Session:
     def __init__(self, environment: StreamExecutionEnvironment, options: Mapping[str, str]) -> None:
         self.environment = environment
         self.config = TableConfig(options)
+        self._given = dict(options)
+        """What the environment has already."""
         self.functions: dict[str, PythonFunction] = {}
         self.streams: dict[str, StreamEnd] = {}
         self._effects: list[Recorded] = []
@@ -85,11 +92,23 @@ class Session:
         """Add the operators of a plan to the stream environment."""
         request, functions = self._request(target)
         plan = read_plan(ask_planner(request)["plan"])
+        self._configure_job()
         tables = ProgramTables(self.streams)
         called: dict[str, Any] = {**functions, **self.functions}
         settings = TableSettings({"table.local-time-zone": "UTC", **self.config.to_map()}, called)
         translate(plan, tables, self.environment, settings)
         return tables
+
+    def _configure_job(self) -> None:
+        """Hand options that were set since then to the stream environment. Raises ConfigurationError."""
+        found = self.config.to_map()
+        changed = {
+            key: value
+            for key, value in found.items()
+            if key.startswith(_OF_JOBS) and self._given.get(key) != value
+        }
+        self.environment.configure(Configuration.from_mapping(changed))
+        self._given = found
 
     def result_of(self, target: Mapping[str, Any]) -> tuple[DataStream, TableEnd]:
         """Add a query to the job; return the stream of its changes, and what they are."""

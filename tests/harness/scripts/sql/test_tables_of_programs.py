@@ -7,6 +7,9 @@ from random import Random
 
 import pytest
 
+from onceproof.engine import StreamExecutionEnvironment
+from onceproof.engine.configuration import ConfigurationError
+from onceproof.engine.table.api.environment import StreamTableEnvironment
 from onceproof.engine.table.api.planning import use_planner
 from onceproof.engine.table.connectors.console import DiscardingSink
 from onceproof.engine.table.connectors.registry import WrongTable, sink_of, source_of, standing_in
@@ -79,8 +82,8 @@ TableEnvironment.create(EnvironmentSettings.in_streaming_mode()).execute_sql("IN
 
 
 @pytest.fixture
-def program(tmp_path):
-    """A program whose plan reads Kafka and writes to PostgreSQL, where no server is."""
+def plan():
+    """A plan that reads Kafka and writes to PostgreSQL, where no server is."""
     plan = json.loads((SCRIPTS / "totals.plan.json").read_text())["plan"]
     for node in plan["nodes"]:
         for end in ("scanTableSource", "dynamicTableSink"):
@@ -88,14 +91,14 @@ def program(tmp_path):
                 table = node[end]["table"]
                 name = table["identifier"].rpartition(".")[2].strip("`")
                 table["resolvedTable"]["options"] = PLACES[name]
-    path = tmp_path / "totals.py"
-    path.write_text(PROGRAM)
     use_planner(lambda request: {"plan": plan})
-    yield path
+    yield plan
     use_planner(None)
 
 
-def test_program_is_on_trial_without_its_servers(program, tmp_path):
+def test_program_is_on_trial_without_its_servers(plan, tmp_path):
+    program = tmp_path / "totals.py"
+    program.write_text(PROGRAM)
     sample = tmp_path / "payments.csv"
     sample.write_text("customer,amount\nada,3\nada,4\n")
     family = load_family(f"{program}?sample=payments={sample}")
@@ -131,3 +134,16 @@ def test_rows_of_a_far_table_are_drawn_and_some_have_nulls(connector):
     assert kinds == (
         {KIND_OF["+I"]} if connector == "kafka" else {KIND_OF[each] for each in ("+I", "+U", "-D")}
     )
+
+
+def test_options_of_the_job_count_although_they_are_set_for_tables(plan):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    tables = StreamTableEnvironment.create(env)
+    tables.get_config().set("execution.checkpointing.interval", "300 ms").set("parallelism.default", "3")
+    with standing_in(TrialTables()):
+        tables.create_statement_set().add_insert_sql("INSERT INTO totals SELECT 1").attach_as_datastream()
+    assert env.get_checkpoint_config().get_checkpoint_interval() == 300
+    assert env.get_parallelism() == 3
+    tables.get_config().set("execution.checkpointing.interval", "often")
+    with pytest.raises(ConfigurationError, match="cannot be 'often'"), standing_in(TrialTables()):
+        tables.create_statement_set().add_insert_sql("INSERT INTO totals SELECT 1").attach_as_datastream()
