@@ -1,7 +1,7 @@
 """Patterns of events: Flink's Pattern API on streams, on the automaton that MATCH_RECOGNIZE uses, too.
 
 ``pattern`` describes, ``compiler`` makes states of it, ``automaton`` runs them, ``matching`` gives it the
-events of a key in their order, ``operator`` and ``pattern_stream`` put it on a stream. For example::
+events of a key in their order, ``pattern_operator`` and ``pattern_stream`` put it on a stream. For example::
 
     pattern = (
         Pattern.begin("small").where(lambda payment: payment.amount < 1)
@@ -13,8 +13,8 @@ events of a key in their order, ``operator`` and ``pattern_stream`` put it on a 
 
 from onceproof.engine.cep.automaton import Match
 from onceproof.engine.cep.conditions import ConditionContext, IterativeCondition
-from onceproof.engine.cep.functions import PatternProcessFunction, TimedOutPartialMatchHandler
 from onceproof.engine.cep.pattern import MalformedPatternException, Pattern, WithinType
+from onceproof.engine.cep.pattern_functions import PatternProcessFunction, TimedOutPartialMatchHandler
 from onceproof.engine.cep.pattern_stream import CEP, PatternStream
 from onceproof.engine.cep.skipping import AfterMatchSkipStrategy
 

@@ -5,7 +5,7 @@ Rules:
 - In event time an event waits for the watermark that reaches it. Events are matched by time, then by the
   order that is given, then by arrival. An event whose time is not after the watermark is late and left out.
 - In processing time an event is matched at once or, with an order, with all of its millisecond.
-- Before events of a time are matched, and after all that are due, the automaton is told the time, so that
+- Before events of a time are matched, and after all that are due, the automaton learns the time, so that
   matches that have run out of time end there. A timer at the end of each match that starts sees to it.
 
 State, of the current key: the events that wait by time, the matches under way, and the events of these.

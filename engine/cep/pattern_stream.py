@@ -12,9 +12,12 @@ from onceproof.engine.api.adapters import OperatorFactory
 from onceproof.engine.api.datastream import DataStream, KeyedStream
 from onceproof.engine.cep.automaton import Match
 from onceproof.engine.cep.compiler import Compiler
-from onceproof.engine.cep.functions import MatchContext, PatternProcessFunction, TimedOutPartialMatchHandler
-from onceproof.engine.cep.operator import CepOperator, EventComparator, PatternSettings
 from onceproof.engine.cep.pattern import Pattern
+from onceproof.engine.cep.pattern_functions import (
+    PatternProcessFunction,
+    TimedOutPartialMatchHandler,
+)
+from onceproof.engine.cep.pattern_operator import CepOperator, EventComparator, PatternSettings
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.output_tag import OutputTag
 from onceproof.engine.types import Types
@@ -153,7 +156,7 @@ class _Selecting(PatternProcessFunction):
     def __init__(self, func: Callable[[Match], Iterable[Any] | None]) -> None:
         self._func = func
 
-    def process_match(self, match: Match, ctx: MatchContext) -> Iterable[Any] | None:
+    def process_match(self, match: Match, ctx: PatternProcessFunction.Context) -> Iterable[Any] | None:
         return self._func(match)
 
 
@@ -169,5 +172,7 @@ class _SelectingBoth(_Selecting, TimedOutPartialMatchHandler):
         super().__init__(func)
         self._tag, self._timeout_func = tag, timeout_func
 
-    def process_timed_out_match(self, match: Match, ctx: MatchContext) -> Iterable[Any] | None:
+    def process_timed_out_match(
+        self, match: Match, ctx: PatternProcessFunction.Context
+    ) -> Iterable[Any] | None:
         return [(self._tag, each) for each in self._timeout_func(match, ctx.timestamp()) or ()]

@@ -27,8 +27,11 @@ from onceproof.engine.cep import (
     PatternProcessFunction,
     TimedOutPartialMatchHandler,
 )
+from onceproof.engine.cep.pattern_operator import EVENT_QUEUE_STATE, EVENTS_STATE, NFA_STATE
 from onceproof.engine.durations import Duration
+from onceproof.engine.operators.time_services import USER_TIMERS
 from onceproof.engine.output_tag import OutputTag
+from onceproof.engine.state.timers import EVENT_TIMERS
 from onceproof.engine.types import Types
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.family import Declared, FamilyOptions, JobIO, Records, Role, Rows, Workload
@@ -351,4 +354,9 @@ def _waits(words: Words, part: int, since: str) -> bool:
     return _fits(words.follow(part), words.letters[part], since)
 
 
-options = FamilyOptions(declares=True, any_backend=True)
+options = FamilyOptions(
+    declares=True,
+    any_backend=True,
+    # A watermark matches all that it reaches at once.
+    arrival_states=(EVENT_QUEUE_STATE, NFA_STATE, EVENTS_STATE, EVENT_TIMERS + USER_TIMERS),
+)

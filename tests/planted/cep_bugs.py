@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from onceproof.engine.cep.automaton import NO_NODE, Automaton, MatchState
 from onceproof.engine.cep.matching import Matching
-from onceproof.engine.cep.operator import CepOperator
+from onceproof.engine.cep.pattern_operator import CepOperator
 from onceproof.engine.cep.skipping import SKIP_PAST_LAST_EVENT, AfterMatchSkipStrategy
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant

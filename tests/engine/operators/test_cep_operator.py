@@ -16,7 +16,7 @@ from onceproof.engine.cep import (
     TimedOutPartialMatchHandler,
     WithinType,
 )
-from onceproof.engine.cep.operator import CepOperator, PatternSettings
+from onceproof.engine.cep.pattern_operator import CepOperator, PatternSettings
 from onceproof.engine.durations import Duration
 from onceproof.engine.elements import MAX_WATERMARK
 from onceproof.engine.graph import InvalidJob
@@ -204,11 +204,15 @@ def test_stream_without_keys_is_matched_as_a_whole():
             InvalidJob,
             "need both",
         ),
-        (lambda stream: CEP.pattern(stream, Pattern.begin("a")).select(5), InvalidJob, "takes a function"),
+        (
+            lambda stream: CEP.pattern(stream, Pattern.begin("a")).select(5),
+            InvalidJob,
+            "select takes a function",
+        ),
         (
             lambda stream: CEP.pattern(stream, Pattern.begin("a")).flat_select(5),
             InvalidJob,
-            "takes a function",
+            "flat_select takes",
         ),
         (lambda stream: CEP.pattern(stream, Pattern.begin("a")).process(str), InvalidJob, "PatternProcess"),
         (lambda stream: CEP.pattern(stream, Pattern.begin("a").where(Locked())), InvalidJob, "be copied"),

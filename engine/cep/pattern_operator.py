@@ -18,9 +18,9 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from onceproof.engine.cep.automaton import Automaton, Match
-from onceproof.engine.cep.functions import PatternProcessFunction, TimedOutPartialMatchHandler
 from onceproof.engine.cep.matching import Matching, MatchStates
 from onceproof.engine.cep.pattern import Pattern
+from onceproof.engine.cep.pattern_functions import PatternProcessFunction, TimedOutPartialMatchHandler
 from onceproof.engine.elements import Record
 from onceproof.engine.operators.base import OperatorContext
 from onceproof.engine.operators.rich import KeyedFunctionOperator
