@@ -77,6 +77,8 @@ JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
 }
 
 OUTCOME_NAMES: Final = ("scenario_id", *OUTCOME_COLUMNS)
+COLUMNS_OF_A_FAMILY: Final = frozenset(("input", "committed"))
+"""Those whose type differs by family."""
 
 
 @dataclass(frozen=True, slots=True)
