@@ -21,6 +21,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -139,11 +140,16 @@ def rows_left(output: Path) -> Counter[str]:
         if not part.is_file() or part.name.startswith("."):
             continue
         for line in part.read_text().splitlines():
-            change = json.loads(line)
+            # Numbers are compared by value: Java writes some with an exponent.
+            change = json.loads(line, parse_int=Decimal, parse_float=Decimal)
             for side, sign in (("before", -1), ("after", 1)):
                 if change[side] is not None:
-                    rows[json.dumps(change[side], sort_keys=True)] += sign
+                    rows[json.dumps(change[side], sort_keys=True, default=_number)] += sign
     return Counter({row: number for row, number in rows.items() if number})
+
+
+def _number(value: Decimal) -> str:
+    return f"{value.normalize():f}"
 
 
 def check_rows(query: str, rows: dict[str, Counter[str]]) -> None:

@@ -43,9 +43,10 @@ def test_events_are_dealt_out_with_a_time_of_their_own(tmp_path: Path) -> None:
 def test_rows_are_what_changes_leave(tmp_path: Path) -> None:
     changes = [(None, 1), (1, None), (None, 2), (None, 2), (None, 3)]
     lines = [json.dumps({"before": before, "after": after, "op": "c"}) for before, after in changes]
+    lines.append('{"before": null, "after": 2E0, "op": "c"}')
     (tmp_path / "part-0").write_text("".join(f"{line}\n" for line in lines))
     (tmp_path / ".part-1.inprogress").write_text("not yet")
-    assert rows_left(tmp_path) == {"2": 2, "3": 1}
+    assert rows_left(tmp_path) == {'"2"': 3, '"3"': 1}
 
 
 def test_other_rows_and_no_rows_spoil_the_measurement() -> None:
