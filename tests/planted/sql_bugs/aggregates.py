@@ -110,7 +110,6 @@ def restored_group_counts_one_row(reached: Reached) -> Iterator[None]:
 
 @mutant(
     id="restored-maximum-knows-no-second",
-    origin="risingwave#8570",
     breaks="exactly_once",
     summary="of the values that MIN and MAX keep for retractions only the extreme one is restored",
     families=(STANDINGS,),

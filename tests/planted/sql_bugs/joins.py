@@ -321,7 +321,6 @@ def waiting_rows_are_numbered_anew(reached: Reached) -> Iterator[None]:
 
 @mutant(
     id="version-of-a-later-time-is-met",
-    origin="FLINK-19078",
     breaks="exactly_once",
     summary="a row meets the newest version that has come, whatever its own time",
     families=(DELIVERIES,),

@@ -122,7 +122,6 @@ def restored_top_n_begins_empty(reached: Reached) -> Iterator[None]:
 
 @mutant(
     id="restored-top-n-is-cut",
-    origin="risingwave#8570",
     breaks="exactly_once",
     summary="of the buffer of a Top-N over growing numbers only the first place is restored",
     families=(BESTSELLERS,),

@@ -153,7 +153,6 @@ def restored_session_grows_without_a_timer(reached: Reached) -> Iterator[None]:
 
 @mutant(
     id="next-pane-has-no-timer-after-a-restore",
-    origin="FLINK-36663",
     breaks="exactly_once",
     summary="the timer of a pane that no row has registered is not restored",
     families=(TRAFFIC,),
@@ -200,7 +199,6 @@ def hop_merges_into_a_slice(reached: Reached) -> Iterator[None]:
 
 @mutant(
     id="restored-window-ranks-one-row",
-    origin="risingwave#4631",
     breaks="exactly_once",
     summary="of the first rows of a window only the best one is restored",
     families=(TRAFFIC,),
