@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from onceproof.engine.api.adapters import OperatorFactory
-from onceproof.engine.api.datastream import DataStream, KeyedStream
+from onceproof.engine.api.datastream import DataStream, KeyedStream, upstreams_of
 from onceproof.engine.cep.automaton import Match
 from onceproof.engine.cep.compiler import Compiler
 from onceproof.engine.cep.pattern import Pattern
@@ -100,8 +100,10 @@ class PatternStream:
         func: PatternProcessFunction,
         output_type: TypeInformation | None,
     ) -> DataStream:
-        key = stream._key_selector, stream._key_type
-        return stream._transform(name, OperatorFactory(CepOperator, func, self._settings, *key), output_type)
+        partitioner = upstreams_of(stream)[0].partitioner
+        assert partitioner is not None, "a keyed stream has the partitioner of its key"
+        key = partitioner.key_selector, partitioner.key_type
+        return stream.transform(name, output_type, OperatorFactory(CepOperator, func, self._settings, *key))
 
     def select(
         self,

@@ -52,6 +52,7 @@ record_schema = "user STRING, letter STRING, number BIGINT"
 row_schema = "split STRING, user STRING, kind STRING, actions STRING, at BIGINT"
 oracle_sql = ""
 
+USERS: Final = ("ann", "bob", "cid")
 LETTERS: Final = ("a", "b", "c")
 FOLLOWS: Final = ("next", "followed_by", "followed_by_any")
 NO_SKIP: Final = "no_skip"
@@ -105,7 +106,7 @@ def generate(random: Random) -> Workload:
     """Draw a pattern, and up to three splits of actions out of order."""
     chance = Chance(random)
     words = _draw_words(chance)
-    users = ("ann", "bob", "cid")[: chance.weighted([(1, 3), (2, 3), (3, 1)])]
+    users = USERS[: chance.weighted([(1, 3), (2, 3), (3, 1)])]
     records = {}
     for split in range(chance.weighted([(1, 3), (2, 3), (3, 2)])):
         count = chance.weighted([(chance.integer(0, 4), 1), (chance.integer(5, 12), 4), (20, 1)])
