@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -46,19 +46,19 @@ from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.split_names import source_of
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
+from onceproof.harness.scripts.sql import sink_tables
 from onceproof.harness.scripts.sql.advice import advice
-from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
+from onceproof.harness.scripts.sql.changelog import RowCounts
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, durations_of, rows_left
 from onceproof.harness.scripts.sql.drawn_values import constants_of
 from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
 from onceproof.harness.scripts.sql.late_rows import MaybeLate, drops_late_rows, lateness_of
 from onceproof.harness.scripts.sql.plans import plan_of
-from onceproof.harness.scripts.sql.repeats import adds_up, missing_rows
+from onceproof.harness.scripts.sql.repeats import adds_up
 from onceproof.harness.scripts.sql.samples import sampled_rows
 from onceproof.harness.scripts.sql.sql_ends import (
     MALFORMED,
     ScriptTables,
-    SinkTable,
     looked_up_in,
     sinks_of,
     sources_of,
@@ -88,9 +88,6 @@ _TRIALS: Final = 3
 
 BY_DUCKDB: Final = "DuckDB"
 BY_RUNS: Final = "its own runs without faults"
-
-Tables = Mapping[str, RowCounts]
-"""By sink, the rows of its table."""
 
 
 class Judgement(NamedTuple):
@@ -141,7 +138,7 @@ class SqlFamily:
         self._calm = CalmRuns(self)
         self._batch, self._reason = self._find_batch()
         self._keeps_late = self._let_be_late()
-        self._answers: dict[tuple[object, ...], Sequence[Tables]] = {}
+        self._answers: dict[tuple[object, ...], Sequence[sink_tables.Tables]] = {}
         self._look_at_graph()
         self._look_at_calm_runs()
 
@@ -193,7 +190,7 @@ class SqlFamily:
         given, tables = self._rows_at_end(records), self._tables(records)
         if given is None or not tables:
             return None
-        found = self._final(Counter(rows))
+        found = sink_tables.final_tables(self.sinks, Counter(rows))
         if (found in tables) is is_wrong:
             # Only Python judges changelogs, and tables that DuckDB does not.
             return None
@@ -206,54 +203,34 @@ class SqlFamily:
             return Judgement(rows, f"{NOBODY}a clock was set, and state has a time to live")
         if self._rows_at_end(records) is None:
             return Judgement(rows, f"{NOBODY}no table has its changes")
-        batch, changes = self._tables(records), self._by_sink(rows)
-        if any(self._are_right(changes, each) for each in batch):
+        batch, changes = self._tables(records), sink_tables.by_sink(self.sinks, rows)
+        if any(sink_tables.are_right(self.sinks, changes, each) for each in batch):
             return Judgement(rows, BY_DUCKDB)
         calm = self._calm.rows(records)
         if calm is None:
             return Judgement(rows, f"{NOBODY}its run without faults fails")
-        of_calm = self._final(calm)
+        of_calm = sink_tables.final_tables(self.sinks, calm)
         if self._repeats and declared.has_restored:
             return self._repeated(rows, changes, batch or (of_calm,))
         by = BY_DUCKDB if of_calm in batch else BY_RUNS
-        if of_calm not in batch and self._are_right(changes, of_calm):
+        if of_calm not in batch and sink_tables.are_right(self.sinks, changes, of_calm):
             return Judgement(rows, by)
         if len(batch) > 1 and declared.has_restored and (declared.has_in_flight or not self._keeps_late):
             return Judgement(rows, f"{NOBODY}a restore may have let late rows in")
         variants = self._calm.variants(records, over_time=declared.sets_clocks)
         right = batch if of_calm in batch else (of_calm,)
-        if any(self._final(run) not in right for run in variants):
+        if any(sink_tables.final_tables(self.sinks, run) not in right for run in variants):
             return Judgement(rows, f"{NOBODY}its runs without faults differ")
-        return Judgement(self.corrected(rows, calm), by)
+        return Judgement(sink_tables.corrected_rows(self.sinks, rows, calm), by)
 
-    def _repeated(self, rows: Rows, changes: Mapping[str, list[Row]], tables: Sequence[Tables]) -> Judgement:
+    def _repeated(
+        self, rows: Rows, changes: sink_tables.Changes, tables: Sequence[sink_tables.Tables]
+    ) -> Judgement:
         """Judge a run whose records may have come twice: by key, as far as that changes no table."""
         if adding := adds_up(self.plan):
             return Judgement(rows, f"{NOBODY}records may have come twice, and {adding} counts them")
-        missing = [
-            [
-                end.sink.written(row)
-                for name, end in self.sinks.items()
-                for row in missing_rows(end.sink, changes[name], table[name])
-            ]
-            for table in tables
-        ]
+        missing = [sink_tables.lacked_rows(self.sinks, changes, table) for table in tables]
         return Judgement([*rows, *min(missing, key=len)], BY_DUCKDB if self._batch is not None else BY_RUNS)
-
-    def corrected(self, rows: Rows, calm: RowCounts) -> Rows:
-        """Return the changes that should be there, by the rows of a run without faults."""
-        changes, calm_changes = self._by_sink(rows), self._by_sink(calm.elements())
-        expected: list[Row] = []
-        for name, end in self.sinks.items():
-            right = applied(end.sink, calm_changes[name])
-            of_sink = corrected(end.sink, changes[name], right.table, right.is_sound)
-            expected += map(end.sink.written, of_sink)
-        return expected
-
-    def tables_of(self, rows: RowCounts) -> Iterator[tuple[SinkTable, RowCounts]]:
-        """Yield each sink with the table to which the rows of a run come."""
-        for name, table in self._final(rows).items():
-            yield self.sinks[name], table
 
     @property
     def plan(self) -> Plan:
@@ -325,7 +302,7 @@ class SqlFamily:
 
     # The tables that should be there.
 
-    def _tables(self, records: Records) -> Sequence[Tables]:
+    def _tables(self, records: Records) -> Sequence[sink_tables.Tables]:
         """Return what each sink may hold, by the statements in batch; nothing: they do not say.
 
         There are several where rows may be late or not.
@@ -337,7 +314,7 @@ class SqlFamily:
             self._answers[key] = self._computed(records)
         return self._answers[key]
 
-    def _computed(self, records: Records) -> Sequence[Tables]:
+    def _computed(self, records: Records) -> Sequence[sink_tables.Tables]:
         rows = self._rows_at_end(records)
         if rows is None or self._batch is None:
             return ()
@@ -377,19 +354,6 @@ class SqlFamily:
             found[table.name] += rows
         return found
 
-    def _are_right(self, changes: Mapping[str, list[Row]], tables: Tables) -> bool:
-        """Return whether the changes of each sink are sound, and come to its table."""
-        return all(is_right(end.sink, changes[name], tables[name]) for name, end in self.sinks.items())
-
-    def _final(self, rows: RowCounts) -> Tables:
-        """Return the tables to which the rows of a run come."""
-        changes = self._by_sink(rows.elements())
-        return {name: applied(end.sink, changes[name]).table for name, end in self.sinks.items()}
-
-    def _by_sink(self, rows: Any) -> dict[str, list[Row]]:
-        rows = list(rows)
-        return {name: list(end.sink.rows_of(rows)) for name, end in self.sinks.items()}
-
     def _difference(self) -> str:
         """Return how the statements in batch and runs without faults differ; "": they do not."""
         differ, first, no_tables = 0, "", 0
@@ -398,11 +362,11 @@ class SqlFamily:
             calm, rows = self._calm.rows(records), self._rows_at_end(records)
             if calm is None or rows is None or self._batch is None:
                 continue
-            tables, of_calm = self._tables(records), self._final(calm)
+            tables, of_calm = self._tables(records), sink_tables.final_tables(self.sinks, calm)
             no_tables += not tables
             if tables and of_calm not in tables:
                 differ += 1
-                first = first or _first_difference(tables[0], of_calm)
+                first = first or sink_tables.first_difference(tables[0], of_calm)
         said = []
         if differ:
             said.append(f"differ from the job's own run without faults in {differ}: {first}")
@@ -532,12 +496,3 @@ def _said(error: Exception) -> str:
     if isinstance(error, UnsupportedPlan | InvalidPlan):
         return " ".join(str(error).split())
     return f"it is no compiled plan: {type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def _first_difference(batch: Tables, run: Tables) -> str:
-    """Return the first row that only one of two has."""
-    for name in batch:
-        for tables, others, where in ((batch, run, "in batch"), (run, batch, "in the run")):
-            if rows := sorted((tables[name] - others[name]).elements(), key=repr):
-                return f"{rows[0]} of {name} is only {where}"
-    return ""

@@ -41,6 +41,7 @@ from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.scripts.calm_runs import RowCounts, calm_scenario, has_finished, variants_of
 from onceproof.harness.scripts.kept_state import Versions, kept_in
+from onceproof.harness.scripts.sql.sink_tables import corrected_rows, final_tables
 from onceproof.harness.scripts.sql.sql_family import SqlFamily
 from onceproof.harness.scripts.sql.state_layouts import refused_layout, uid_of
 from onceproof.harness.scripts.upgrade_family import ALLOWED, kept_by
@@ -131,7 +132,7 @@ class SqlUpgradeFamily:
         runs = self._continuations(records, declared.scenario)
         if not runs or any(_tables(new, run) != _tables(new, runs[0]) for run in runs):
             return declared.rows
-        return new.corrected(declared.rows, runs[0])
+        return corrected_rows(new.sinks, declared.rows, runs[0])
 
     def _continuations(self, records: Records, scenario: Scenario | None) -> list[RowCounts]:
         """Return the rows of runs without faults from the state with which the new version began."""
@@ -247,13 +248,11 @@ class _NewVersion:
 
 def _tables(family: SqlFamily, rows: RowCounts) -> RowCounts:
     """Return the rows of all tables to which the rows of a run come."""
-    return RowCounts(
-        {
-            end.sink.written(row): count
-            for end, table in family.tables_of(rows)
-            for row, count in table.items()
-        }
-    )
+    found: RowCounts = RowCounts()
+    for name, table in final_tables(family.sinks, rows).items():
+        for row, count in table.items():
+            found[family.sinks[name].sink.written(row)] += count
+    return found
 
 
 def _scans(plan: Plan) -> dict[str, set[str]]:
