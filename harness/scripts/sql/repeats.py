@@ -64,8 +64,8 @@ def missing_rows(sink: Sink, changes: Sequence[Row], table: RowCounts) -> Iterat
         own.append(change)
     wanted = {sink.identity(row): row for row in table}
     for identity in wanted.keys() | last.keys():
-        own, row = last.get(identity, []), wanted.get(identity)
+        own, wanted_row = last.get(identity, []), wanted.get(identity)
         found = {change[1:-1] if change[0] in ADDS else None for change in own} or {None}
-        if row not in found:
+        if wanted_row not in found:
             number = own[0][-1] + 1 if own else 1
-            yield ("-D", *own[0][1:-1], number) if row is None else (ADDED, *row, number)
+            yield ("-D", *own[0][1:-1], number) if wanted_row is None else (ADDED, *wanted_row, number)
