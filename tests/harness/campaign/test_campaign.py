@@ -126,8 +126,7 @@ def simulation_of(source: FamilySource, folder: Path, **options: Any) -> Simulat
         "turns": [range(20)],
         "budget": Budget(),
     }
-    simulation = Simulation(source=source, tables=TABLES, **{**usual, **options})
-    return Simulations([simulation], store_of(folder))
+    return Simulations([Simulation(source=source, tables=TABLES, **{**usual, **options})], store_of(folder))
 
 
 def answer_of(simulation: Simulations) -> Answer:
