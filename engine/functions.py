@@ -382,8 +382,8 @@ class CommittingFunction(Function, CheckpointedFunction, CheckpointListener):
     """A function that commits to an external system what completed checkpoints list.
 
     Usually the function commits when it is notified or restored. Where a task does not outlive a checkpoint
-    (on Spark), the driver commits: it makes one function for each subtask, calls ``settle`` on all of them,
-    then ``abort_unlisted`` on all of them. These functions never see a record.
+    (on Spark), the driver commits: it makes one function for each subtask and calls ``settle`` on all of
+    them, then one as if it were the only subtask, for ``abort_unlisted``. They never see a record.
 
     A job without checkpoints has no other commit than one at its end: the engine then takes one snapshot and
     notifies the function of it. No other function is notified in such a job.

@@ -9,6 +9,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +18,10 @@ from onceproof.reports.text import counted, words
 
 UNDECIDED = "undecided: "
 """Begins what a run says of rows that a checker could not judge."""
+JUDGED = "judged by "
+"""Begins what a run of a script of Flink SQL says of who has judged it."""
+NOBODY = "nobody: "
+"""Stands behind it, before the reason, where nobody has."""
 MOST_ITEMS = 4
 """How many items of a kind a line in the terminal names."""
 
@@ -97,6 +102,7 @@ def notes_of(report: Report) -> tuple[Note, ...]:
         (what, f"{each.family}: {what.removeprefix(UNDECIDED)}, in {counted(scenarios, 'scenario')}")
         for each in families
         for what, scenarios in each.notes.items()
+        if not what.startswith(JUDGED)
     ]
     changed = [text for what, text in noticed if not what.startswith(UNDECIDED)]
     undecided = [text for what, text in noticed if what.startswith(UNDECIDED)]
@@ -124,6 +130,24 @@ def notes_of(report: Report) -> tuple[Note, ...]:
         *(Note(title, _never(families, kind), remedy) for kind, (title, remedy) in NEVER.items()),
     ]
     return tuple(note for note in kinds if note.items)
+
+
+def judges_of(notes: Mapping[str, int]) -> dict[str, int]:
+    """Return by who has judged the scenarios of a script in how many; why nobody has comes last."""
+    found = {what.removeprefix(JUDGED): each for what, each in notes.items() if what.startswith(JUDGED)}
+    return dict(sorted(found.items(), key=lambda each: (each[0].startswith(NOBODY), -each[1])))
+
+
+def judged_text(notes: Mapping[str, int], scenarios: int) -> str:
+    """Return `judged by DuckDB in 9 of 12 scenarios, not judged in 3 (…)`; "" where no note says so."""
+    judges = judges_of(notes)
+    reasons = {who: each for who, each in judges.items() if who.startswith(NOBODY)}
+    by = [f"by {who} in {each:,}" for who, each in judges.items() if who not in reasons]
+    parts = [f"judged {', '.join(by)} of {counted(scenarios, 'scenario')}"] if by else []
+    if reasons:
+        why = [f"{who.removeprefix(NOBODY)} in {each:,}" for who, each in reasons.items()]
+        parts.append(f"not judged in {sum(reasons.values()):,} ({'; '.join(why)})")
+    return ", ".join(parts)
 
 
 def absent_known_failures(report: Report) -> tuple[KnownFailure, ...]:

@@ -8,8 +8,8 @@ Rules:
   and each IGNORE makes a partial match. A way to a Stop state discards all that came of the partial match. A
   TAKE whose target can proceed to the Final state completes it, too.
 - Events are stored once. Nodes (pattern, event, node before) form a tree that partial matches share; where
-  Flink tells the ways through one node apart by versions, each way has a node of its own here. What no match
-  refers to is dropped when the state is stored.
+  Flink tells the ways through one node apart by versions, each way has a node of its own here. When the state
+  is stored, what no match refers to is dropped.
 - Matches come in the order of their first events. With a skip strategy a complete match waits until no
   partial match has an earlier first event; then it discards others by the strategy. Among equals the order is
   that of Java's PriorityQueue.
@@ -19,7 +19,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from onceproof.engine.cep.compiler import (
     FINAL,
@@ -102,38 +102,75 @@ class MatchQueue:
         items[place] = item
 
 
+class EventStore(Protocol):
+    """The events of a key that matches under way refer to, by id: a map state."""
+
+    def get(self, key: int) -> Any:
+        """Return an event."""
+        ...
+
+    def put(self, key: int, value: Any) -> None:
+        """Keep an event."""
+        ...
+
+    def remove(self, key: int) -> None:
+        """Drop an event."""
+        ...
+
+
 class MatchState:
-    """All matches of a key; ``to_data`` is plain, and None where nothing is under way."""
+    """All matches of a key; ``store`` makes it plain data, and None where nothing is under way."""
 
-    __slots__ = ("completed", "events", "next_event", "next_node", "nodes", "partials")
+    __slots__ = (
+        "_kept",
+        "_store",
+        "completed",
+        "has_started",
+        "new_events",
+        "next_event",
+        "next_node",
+        "nodes",
+        "partials",
+    )
 
-    def __init__(self, start: str, data: Any = None) -> None:
+    def __init__(self, start: str, data: Any, store: EventStore) -> None:
         self.partials = MatchQueue([Partial(start)])
         self.completed = MatchQueue()
         self.nodes: dict[int, tuple[str, int, int]] = {}
-        self.events: dict[int, Any] = {}
+        self.new_events: dict[int, Any] = {}
+        self.has_started = False
+        """Whether a match has started since the state was loaded."""
+        self._store = store
         self.next_event = self.next_node = 0
         if data is not None:
-            partials, completed, nodes, events, self.next_event, self.next_node = data
+            partials, completed, nodes, self.next_event, self.next_node = data
             self.partials = MatchQueue([Partial(*each) for each in partials])
             self.completed = MatchQueue([Partial(*each) for each in completed])
-            self.nodes, self.events = dict(nodes), dict(events)
+            self.nodes = dict(nodes)
+        self._kept = {event for _, event, _ in self.nodes.values()}
 
-    def to_data(self) -> Any:
-        """Return the state as it is stored, without what no match refers to."""
+    def event(self, event_id: int) -> Any:
+        """Return an event by its id."""
+        return self.new_events[event_id] if event_id in self.new_events else self._store.get(event_id)
+
+    def store(self) -> Any:
+        """Return the state as it is stored, and keep the events that a match refers to and no others."""
         matches = [*self.partials.items, *self.completed.items]
-        if len(matches) == 1:
-            return None
         reached: dict[int, tuple[str, int, int]] = {}
         for each in matches:
             node = each.node
             while node != NO_NODE and node not in reached:
                 reached[node] = self.nodes[node]
                 node = self.nodes[node][2]
-        self.nodes = reached
-        self.events = {event: self.events[event] for _, event, _ in reached.values()}
+        kept = {event for _, event, _ in reached.values()}
+        for event in sorted(self._kept - kept):
+            self._store.remove(event)
+        for event in sorted(kept - self._kept):
+            self._store.put(event, self.new_events[event])
+        if not reached:
+            return None
         plain = [tuple(each) for each in self.partials.items], [tuple(each) for each in self.completed.items]
-        return (*plain, reached, self.events, self.next_event, self.next_node)
+        return (*plain, reached, self.next_event, self.next_node)
 
     def path(self, node: int) -> list[tuple[str, int]]:
         """Return the patterns and event ids of a match, first one first."""
@@ -144,34 +181,49 @@ class MatchState:
         path.reverse()
         return path
 
+    def ids(self, node: int) -> dict[str, list[int]]:
+        """Return the event ids of a match by pattern."""
+        ids: dict[str, list[int]] = {}
+        for pattern, event in self.path(node):
+            ids.setdefault(pattern, []).append(event)
+        return ids
+
+    def match(self, node: int) -> Match:
+        """Return the events of a match by pattern."""
+        return {name: [self.event(each) for each in events] for name, events in self.ids(node).items()}
+
 
 class _Context:
     """What the conditions of one partial match see."""
 
-    __slots__ = ("_matched", "_node", "_state", "timestamp")
+    __slots__ = ("_clock", "_matched", "_node", "_state", "_timestamp")
 
-    def __init__(self, state: MatchState, node: int, timestamp: int) -> None:
-        self._state, self._node, self.timestamp = state, node, timestamp
+    def __init__(self, state: MatchState, node: int, timestamp: int, clock: Callable[[], int]) -> None:
+        self._state, self._node, self._timestamp, self._clock = state, node, timestamp, clock
         self._matched: Match | None = None
 
-    def events_for(self, name: str) -> Sequence[Any]:
-        matched = self._matched
-        if matched is None:
-            matched = self._matched = {}
-            for pattern, event in self._state.path(self._node):
-                matched.setdefault(pattern, []).append(self._state.events[event])
-        return matched.get(name, ())
+    def timestamp(self) -> int:
+        return self._timestamp
+
+    def current_processing_time(self) -> int:
+        return self._clock()
+
+    def get_events_for_pattern(self, name: str) -> Sequence[Any]:
+        if self._matched is None:
+            self._matched = self._state.match(self._node)
+        return self._matched.get(name, ())
 
 
 class Automaton:
-    """The automaton of a pattern; it has no state of its own.
+    """The automaton of a pattern; it has no state of its own. ``clock`` is what conditions ask for.
 
     Raises:
         MalformedPatternException: the pattern is refused.
     """
 
-    def __init__(self, pattern: Pattern) -> None:
+    def __init__(self, pattern: Pattern, clock: Callable[[], int] = lambda: 0) -> None:
         compiled = Compiler(pattern)
+        self._clock = clock
         self._states = {state.name: state for state in compiled.states}
         self._start = compiled.start.name
         self._windows_ms = compiled.windows_ms
@@ -179,15 +231,15 @@ class Automaton:
         self.window_ms = compiled.window_ms
         """The time in which a match must be complete; 0: it has no end."""
 
-    def load(self, data: Any) -> MatchState:
+    def load(self, data: Any, store: EventStore) -> MatchState:
         """Return the state of a key as it was stored, or a new one for None."""
-        return MatchState(self._start, data)
+        return MatchState(self._start, data, store)
 
     def process(self, state: MatchState, event: Any, timestamp: int) -> list[Match]:
         """Return the matches that an event completes. Raises SkipFailed."""
         event_id = state.next_event
         state.next_event += 1
-        state.events[event_id] = event
+        state.new_events[event_id] = event
         partials, complete = MatchQueue(), MatchQueue()
         for each in state.partials.items:
             following = self._following(state, each, event, event_id, timestamp)
@@ -198,10 +250,7 @@ class Automaton:
                 continue
             for new in following:
                 (complete if self._states[new.state].kind == FINAL else partials).add(new)
-        if not self._skip.skips:
-            matches = [self._materialized(state, each) for each in complete.items]
-        else:
-            matches = self._skipped(state, complete, partials)
+        matches = self._skipped(state, complete, partials)
         state.partials = partials
         return matches
 
@@ -218,11 +267,8 @@ class Automaton:
                 complete.add(each)
             else:
                 at = each.previous_at + window_ms if late else each.started_at + self.window_ms
-                timed_out.append((self._materialized(state, each), at))
-        if self._skip.skips:
-            matches = self._skipped(state, complete, partials)
-        else:
-            matches = [self._materialized(state, each) for each in complete.items]
+                timed_out.append((state.match(each.node), at))
+        matches = self._skipped(state, complete, partials)
         state.partials = partials
         return matches, timed_out
 
@@ -236,30 +282,22 @@ class Automaton:
             waiting.add(each)
         matches = []
         while waiting.items and (
-            not partials.items or waiting.items[0].first_event <= partials.items[0].first_event
+            not (self._skip.skips and partials.items)
+            or waiting.items[0].first_event <= partials.items[0].first_event
         ):
             match = waiting.poll()
-            ids: dict[str, list[int]] = {}
-            for pattern, event in state.path(match.node):
-                ids.setdefault(pattern, []).append(event)
-            before = self._skip.prunes_before(ids)
+            before = self._skip.prunes_before(state.ids(match.node)) if self._skip.skips else None
             if before is not None:
                 for queue in (partials, waiting):
                     queue.discard(lambda each, before=before: each.first_event < before)  # type: ignore[misc]
-            matches.append({name: [state.events[each] for each in events] for name, events in ids.items()})
+            matches.append(state.match(match.node))
         return matches
-
-    def _materialized(self, state: MatchState, match: Partial) -> Match:
-        found: Match = {}
-        for pattern, event in state.path(match.node):
-            found.setdefault(pattern, []).append(state.events[event])
-        return found
 
     def _following(
         self, state: MatchState, partial: Partial, event: Any, event_id: int, timestamp: int
     ) -> list[Partial]:
         """Return what an event makes of a partial match."""
-        context = _Context(state, partial.node, timestamp)
+        context = _Context(state, partial.node, timestamp, self._clock)
         at_start = partial.state == self._start and partial.node == NO_NODE
         following = []
         for way in self._ways(self._states[partial.state], event, context):
@@ -271,6 +309,7 @@ class Automaton:
             state.next_node += 1
             state.nodes[node] = (way.source.pattern, event_id, partial.node)
             if at_start:
+                state.has_started = True
                 taken = Partial(way.target.name, node, event_id, timestamp, timestamp)
             else:
                 taken = partial._replace(state=way.target.name, node=node, previous_at=timestamp)

@@ -9,6 +9,7 @@ Rules:
   that cannot, so that each way is tried once.
 - not_next and not_followed_by become ways to a Stop state, which discards the match.
 - A greedy pattern forbids what follows it to take an event that it could take itself.
+- Unlike Flink's, it refuses a group that repeats and may be empty: an event would be tried without end.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ from typing import Final
 
 from onceproof.engine.cep.conditions import ALWAYS, Condition, both, negated
 from onceproof.engine.cep.pattern import (
-    FIRST_AND_LAST,
     NOT_FOLLOW,
     NOT_NEXT,
-    PREVIOUS_AND_CURRENT,
     SKIP_TILL_ANY,
     STRICT,
     MalformedPatternException,
     Pattern,
     Times,
+    WithinType,
 )
 
 TAKE: Final = "TAKE"
@@ -84,20 +84,27 @@ class Compiler:
         self._first_of_loop: dict[int, bool] = {}
         self._current = pattern
         self._following: Pattern | None = None
-        if (
-            pattern.strategy == NOT_FOLLOW
-            and FIRST_AND_LAST not in pattern.windows_ms
-            and not any(FIRST_AND_LAST in each.windows_ms for each in _chain(pattern))
-        ):
-            raise MalformedPatternException(
-                "NotFollowedBy is not supported without windowTime as a last part of a Pattern!"
-            )
         _check_names(pattern)
+        _check_skip(pattern)
         end = self._state(ENDING, FINAL)
-        self.window_ms = pattern.windows_ms.get(FIRST_AND_LAST, 0)
+        self.window_ms = pattern.windows_ms.get(WithinType.FIRST_AND_LAST, 0)
         start = self._convert(self._middle(end))
         start.is_start = True
         self.start = start
+        self._check_windows(pattern)
+        for state in self.states:
+            _check_ends(state, [])
+
+    def _check_windows(self, last: Pattern) -> None:
+        if self.window_ms and any(each > self.window_ms for each in self.windows_ms.values()):
+            raise MalformedPatternException(
+                "The window length between the previous and current event cannot be larger than the window "
+                "length between the first and last event for a Pattern."
+            )
+        if last.strategy == NOT_FOLLOW and not self.window_ms and not self.windows_ms.get(last.name or ""):
+            raise MalformedPatternException(
+                "NotFollowedBy is not supported without windowTime as a last part of a Pattern!"
+            )
 
     # ---- states
 
@@ -112,7 +119,7 @@ class Compiler:
         self.states.append(state)
         if takes:
             times = self._current.quantity
-            window = self._current.windows_ms.get(PREVIOUS_AND_CURRENT)
+            window = self._current.windows_ms.get(WithinType.PREVIOUS_AND_CURRENT)
             if times is not None:
                 window = times.window_ms if name != base else None
             if window is not None:
@@ -137,14 +144,15 @@ class Compiler:
         while (previous := self._current.previous) is not None:
             current = self._current
             if current.strategy == NOT_FOLLOW:
-                if sink.kind == FINAL and (self.window_ms > 0 or current.windows_ms):
+                limited = self.window_ms > 0 or WithinType.PREVIOUS_AND_CURRENT in current.windows_ms
+                if sink.kind == FINAL and limited:
                     sink = self._not_followed()
             elif current.strategy == NOT_NEXT:
                 sink = self._not_next(sink)
             else:
                 sink = self._convert(sink)
             self._following, self._current = current, previous
-            window = self._current.windows_ms.get(FIRST_AND_LAST)
+            window = self._current.windows_ms.get(WithinType.FIRST_AND_LAST)
             if window is not None and (not self.window_ms or window < self.window_ms):
                 self.window_ms = window
         return sink
@@ -174,7 +182,7 @@ class Compiler:
             assert current.quantity is not None
             state = self._times(sink, sink, current.quantity)
         else:
-            state = self._single(sink, sink, self._take(), self._ignore(), self._may_be_absent())
+            state = self._single(sink, sink, self._take(), self._ignore(), current.is_optional)
         self._add_stops(state)
         return state
 
@@ -211,7 +219,7 @@ class Compiler:
         state = self._state(current.name, takes=True)
         after = self._without_nots(sink)
         state.add(TAKE, after, take)
-        if is_optional and not self._heads_group(current):
+        if is_optional:
             assert proceed is not None
             until = current.until_condition if current.is_greedy else None
             go_on = self._true()
@@ -221,7 +229,7 @@ class Compiler:
             state.add(PROCEED, proceed, go_on)
         if ignore is not None:
             twin = state
-            if is_optional:
+            if is_optional or self._heads_optional_group():
                 twin = self._state(current.name)
                 twin.add(TAKE, after, take)
                 twin.add(IGNORE, twin, ignore)
@@ -294,11 +302,11 @@ class Compiler:
     def _heads_group(self, pattern: Pattern) -> bool:
         return self._group is not None and pattern.previous is None
 
-    def _may_be_absent(self) -> bool:
-        if self._heads_group(self._current):
-            assert self._group is not None
-            return self._is_first_of_loop() and self._group.is_optional
-        return self._current.is_optional
+    def _heads_optional_group(self) -> bool:
+        if not self._heads_group(self._current):
+            return False
+        assert self._group is not None
+        return self._is_first_of_loop() and self._group.is_optional
 
     # ---- conditions
 
@@ -395,6 +403,25 @@ def _chain(pattern: Pattern | None) -> list[Pattern]:
         chain.append(pattern)
         pattern = pattern.previous
     return chain
+
+
+def _check_ends(state: State, before: list[State]) -> None:
+    """Refuse a loop that takes no event; Flink follows it until its memory ends."""
+    if state in before:
+        raise MalformedPatternException(
+            "A group that repeats may be empty, because all of its patterns are optional"
+        )
+    for each in state.transitions:
+        if each.action == PROCEED:
+            _check_ends(each.target, [*before, state])
+
+
+def _check_skip(pattern: Pattern) -> None:
+    name = pattern.skip_strategy.pattern
+    if name and all(each.name != name for each in _chain(pattern)):
+        raise MalformedPatternException(
+            "The pattern name specified in AfterMatchSkipStrategy can not be found in the given Pattern"
+        )
 
 
 def _check_names(pattern: Pattern) -> None:

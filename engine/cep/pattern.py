@@ -2,15 +2,25 @@
 
 A pattern is a chain: each knows the one before it. Methods that qualify a pattern change it and return it;
 those that continue the chain return the new end. Which combinations are refused, and with which words, is
-Flink's.
+Flink's. ``or_where`` is Flink's ``or``, which is no name in Python.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, TypeAlias
 
-from onceproof.engine.cep.conditions import ALWAYS, Condition, both, either
+from onceproof.engine.cep.conditions import (
+    ALWAYS,
+    Condition,
+    IterativeCondition,
+    both,
+    condition_of,
+    either,
+)
 from onceproof.engine.cep.skipping import AfterMatchSkipStrategy
+from onceproof.engine.durations import Duration, Time, milliseconds_of
 
 STRICT: Final = "STRICT"
 SKIP_TILL_NEXT: Final = "SKIP_TILL_NEXT"
@@ -18,8 +28,14 @@ SKIP_TILL_ANY: Final = "SKIP_TILL_ANY"
 NOT_FOLLOW: Final = "NOT_FOLLOW"
 NOT_NEXT: Final = "NOT_NEXT"
 
-FIRST_AND_LAST: Final = "FIRST_AND_LAST"
-PREVIOUS_AND_CURRENT: Final = "PREVIOUS_AND_CURRENT"
+GivenCondition: TypeAlias = Callable[[Any], bool] | IterativeCondition
+
+
+class WithinType(Enum):
+    """Between which two events ``within`` limits the time (Flink: WithinType)."""
+
+    FIRST_AND_LAST = "FIRST_AND_LAST"
+    PREVIOUS_AND_CURRENT = "PREVIOUS_AND_CURRENT"
 
 
 class MalformedPatternException(ValueError):
@@ -64,13 +80,13 @@ class Pattern:
         self.inner_strategy = SKIP_TILL_NEXT
         self.skip_strategy = skip_strategy or AfterMatchSkipStrategy()
         self.group = group
-        self.condition: Condition = ALWAYS
+        self._clauses: list[tuple[Callable[[Condition, Condition], Condition], Condition]] = []
         self.until_condition: Condition | None = None
         self.repeats = ""
         """"" for once, LOOPING or TIMES."""
         self.is_optional = self.is_greedy = False
         self.quantity: Times | None = None
-        self.windows_ms: dict[str, int] = {}
+        self.windows_ms: dict[WithinType, int] = {}
 
     # ---- chains
 
@@ -117,28 +133,48 @@ class Pattern:
 
     # ---- conditions
 
-    def where(self, condition: Condition) -> Pattern:
-        """Require a condition besides those there are."""
-        self.condition = both(self.condition, condition)
+    @property
+    def condition(self) -> Condition:
+        """The condition on its events, put together from its clauses as they were given."""
+        whole = ALWAYS
+        for combine, condition in self._clauses:
+            whole = condition if whole is ALWAYS else combine(whole, condition)
+        return whole
+
+    def _clause(
+        self, combine: Callable[[Condition, Condition], Condition], condition: Condition, verb: str
+    ) -> Pattern:
+        if self.group is not None:
+            raise MalformedPatternException(f"GroupPattern does not support {verb} clause.")
+        self._clauses.append((combine, condition))
         return self
 
-    def or_where(self, condition: Condition) -> Pattern:
+    def where(self, condition: GivenCondition) -> Pattern:
+        """Require a condition besides those there are: a function of the event, or an IterativeCondition."""
+        return self._clause(both, condition_of(condition), "where")
+
+    def or_where(self, condition: GivenCondition) -> Pattern:
         """Accept another condition instead of those there are."""
-        self.condition = condition if self.condition is ALWAYS else either(self.condition, condition)
-        return self
+        return self._clause(either, condition_of(condition), "or")
 
-    def until(self, condition: Condition) -> Pattern:
+    def subtype(self, subtype_class: type) -> Pattern:
+        """Require that the event is of a class, besides the conditions there are."""
+        return self._clause(both, lambda event, context: isinstance(event, subtype_class), "subtype")
+
+    def until(self, until_condition: GivenCondition) -> Pattern:
         """End a loop with the event that fulfils a condition; the event is not part of it."""
         if self.until_condition is not None:
             raise MalformedPatternException("Only one until condition can be applied.")
         if self.repeats != "LOOPING":
             raise MalformedPatternException("The until condition is only applicable to looping states.")
-        self.until_condition = condition
+        self.until_condition = condition_of(until_condition)
         return self
 
-    def within(self, window_ms: int, within_type: str = FIRST_AND_LAST) -> Pattern:
-        """Limit the time between two events to less than so many milliseconds."""
-        self.windows_ms[within_type] = window_ms
+    def within(
+        self, window_time: Duration | Time, within_type: WithinType = WithinType.FIRST_AND_LAST
+    ) -> Pattern:
+        """Limit the time between two events to less than a duration."""
+        self.windows_ms[within_type] = milliseconds_of(window_time, "the time within which events match")
         return self
 
     # ---- quantifiers
@@ -149,35 +185,43 @@ class Pattern:
         if self.repeats:
             raise MalformedPatternException("Already applied quantifier to this Pattern.")
         self.repeats, self.quantity = repeats, quantity
+        # As in Flink, whose new quantifier knows nothing of the one before it.
+        self.is_optional = False
         return self
 
     def optional(self) -> Pattern:
         """Let the pattern be absent."""
-        if self.strategy in (NOT_FOLLOW, NOT_NEXT):
-            raise MalformedPatternException("NOT pattern cannot be optional")
         if self.previous is not None and self.previous.is_greedy:
             raise MalformedPatternException("Optional pattern cannot be preceded by greedy pattern")
+        if self.is_optional:
+            raise MalformedPatternException("Optional already applied!")
+        if self.strategy in (NOT_FOLLOW, NOT_NEXT):
+            raise MalformedPatternException("NOT pattern cannot be optional")
         self.is_optional = True
         return self
 
-    def one_or_more(self, window_ms: int | None = None) -> Pattern:
+    def one_or_more(self, window_time: Duration | Time | None = None) -> Pattern:
         """Let the pattern occur once or more often."""
-        return self._quantify("LOOPING", Times(1, 1, window_ms))
+        return self.times_or_more(1, window_time)
 
-    def times_or_more(self, times: int, window_ms: int | None = None) -> Pattern:
-        """Let the pattern occur so often or more often."""
-        return self._quantify("LOOPING", Times(times, times, window_ms))
+    def times_or_more(self, times: int, window_time: Duration | Time | None = None) -> Pattern:
+        """Let the pattern occur so often or more often; ``window_time`` limits the time between two."""
+        return self._quantify("LOOPING", Times(times, times, _window_ms(window_time)))
 
-    def times(self, least: int, most: int | None = None, window_ms: int | None = None) -> Pattern:
-        """Let the pattern occur so often, or between so and so often."""
+    def times(
+        self, least: int, most: int | None = None, window_time: Duration | Time | None = None
+    ) -> Pattern:
+        """Let the pattern occur so often, or between so and so often; ``window_time`` as above."""
+        is_optional = least == 0 and most is not None
         most = least if most is None else most
-        is_optional = least == 0
-        self._quantify("TIMES", Times(1 if is_optional else least, most, window_ms))
-        self.is_optional = self.is_optional or is_optional
+        self._quantify("TIMES", Times(1 if is_optional else least, most, _window_ms(window_time)))
+        self.is_optional = is_optional
         return self
 
     def greedy(self) -> Pattern:
         """Repeat the pattern as often as possible."""
+        if self.strategy in (NOT_FOLLOW, NOT_NEXT):
+            raise MalformedPatternException("Option not applicable to NOT pattern")
         if self.group is not None:
             raise MalformedPatternException("Option not applicable to group pattern")
         if self.inner_strategy == SKIP_TILL_ANY:
@@ -187,20 +231,24 @@ class Pattern:
         self.is_greedy = True
         return self
 
-    def _contiguous(self, strategy: str) -> Pattern:
+    def _contiguous(self, strategy: str, option: str) -> Pattern:
         if not self.repeats:
-            raise MalformedPatternException("Combinations not applicable to " + self.strategy + "!")
-        if self.inner_strategy in (STRICT, SKIP_TILL_ANY):
-            raise MalformedPatternException(
-                "You can apply apply either combinations or consecutive, not both!"
-            )
+            raise MalformedPatternException(f"{option} not applicable to a pattern that occurs once!")
+        if self.inner_strategy == strategy:
+            raise MalformedPatternException(f"{option} already applied!")
+        if self.inner_strategy != SKIP_TILL_NEXT:
+            raise MalformedPatternException("You can apply either combinations or consecutive, not both!")
         self.inner_strategy = strategy
         return self
 
     def allow_combinations(self) -> Pattern:
         """Let events of a loop be skipped even if they match."""
-        return self._contiguous(SKIP_TILL_ANY)
+        return self._contiguous(SKIP_TILL_ANY, "Combinations")
 
     def consecutive(self) -> Pattern:
         """Let nothing come between the events of a loop."""
-        return self._contiguous(STRICT)
+        return self._contiguous(STRICT, "Consecutive")
+
+
+def _window_ms(window_time: Duration | Time | None) -> int | None:
+    return None if window_time is None else milliseconds_of(window_time, "the time between two events")

@@ -64,8 +64,8 @@ class CsvSchemaFormat(Format):
 class CsvSchemaParser(Parser):
     """Reads blocks of one CSV file."""
 
-    def __init__(self, schema: CsvSchema, places: list[int]) -> None:
-        readers = FieldReaders(schema.form)
+    def __init__(self, schema: CsvSchema, places: list[int], *, ignores_errors: bool = False) -> None:
+        readers = FieldReaders(schema.form, ignores_errors)
         self._names = tuple(column.name for column in schema.columns)
         self._fields: list[tuple[str, Read, int]] = [
             (column.name, readers.nullable(column.type, f"column {column.name!r}", column.separator), place)

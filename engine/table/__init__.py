@@ -25,6 +25,8 @@ Rooms; each imports from itself and from those above it. What registers is added
 - ``table_settings``, ``table_ends``: options and functions of the user; the ends of a job
 - ``aggregates/``: ``registry`` (``@aggregate``), ``accumulation`` (``AggregateSet``, which nodes use)
 - ``translation``, ``nodes/``: ``@translator``; a module for each area of nodes
+- ``connectors/``: ``registry`` (``@source``, ``@sink``, ``@lookup``), ``message_formats``
+  (``@message_format``); what the options of WITH make of the engine's sources and sinks
 - ``python_values``, ``user_functions``: what functions and streams of programs see
 - ``planner/``: Flink's planner as a service
 - ``api/``: PyFlink's names; ``recorded`` keeps calls, ``session`` what was declared, ``ends`` joins streams

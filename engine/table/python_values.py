@@ -71,13 +71,14 @@ def _datetime_of(nanos: int) -> datetime:
     return _EPOCH + timedelta(microseconds=nanos // 1000)
 
 
-def row_to_python(kind: LogicalType) -> Callable[[tuple[Any, ...]], UserRow]:
-    """Return the function from a row to a Row with the names of the type."""
-    names, fields = kind.names, [to_python(each) for each in kind.types]
+def row_to_python(kind: LogicalType, has_names: bool = True) -> Callable[[tuple[Any, ...]], UserRow]:
+    """Return the function from a row to a Row, with the names of the type if it is to have any."""
+    names, fields = kind.names if has_names else None, [to_python(each) for each in kind.types]
 
     def convert(values: tuple[Any, ...]) -> UserRow:
         row = UserRow(*[field(value) for field, value in zip(fields, values, strict=True)])
-        row.set_field_names(names)
+        if names is not None:
+            row.set_field_names(names)
         return row
 
     return convert

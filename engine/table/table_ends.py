@@ -6,17 +6,21 @@ job, the harness and the tests put different ends to the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
 from onceproof.engine.table.plans import Node
 from onceproof.engine.table.types import Field, LogicalType, read_type
-from onceproof.engine.table.values import KIND_OF
+from onceproof.engine.table.values import KIND_OF, Row
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
 
+READING_METADATA: Final = "ReadingMetadata"
+WRITING_METADATA: Final = "WritingMetadata"
+"""The abilities of sources and sinks that say which metadata they have."""
 _KINDS = {"INSERT": "+I", "UPDATE_BEFORE": "-U", "UPDATE_AFTER": "+U", "DELETE": "-D"}
 
 
@@ -37,6 +41,15 @@ class TableEnd(Struct, frozen=True):
     """The kinds of changes that reach a sink."""
     upsert_key: tuple[int, ...] | None = None
     """Of a sink: columns by which the query's changes are keyed, if it has such."""
+    metadata: tuple[str, ...] = ()
+    """The keys of the metadata that the last columns hold."""
+    partition_keys: tuple[str, ...] = ()
+    """The columns of PARTITIONED BY."""
+
+    @property
+    def columns(self) -> LogicalType:
+        """The ROW without metadata."""
+        return replace(self.type, fields=self.type.fields[: len(self.type.fields) - len(self.metadata)])
 
 
 class Tables(Protocol):
@@ -61,27 +74,67 @@ class Tables(Protocol):
         """Write a stream of changes into a table."""
         ...
 
+    def lookup(self, table: TableEnd, keys: Sequence[int]) -> MakeLookup:
+        """Return what makes lookups of the rows of a table.
+
+        Args:
+            table: what the plan says of it.
+            keys: the columns by which rows are looked up.
+        """
+        ...
+
+
+class Lookup(Protocol):
+    """Finds the rows of a table by key, for one subtask."""
+
+    def open(self) -> None:
+        """Connect; called before the first row."""
+
+    def rows(self, key: Row) -> Sequence[Row]:
+        """Return the rows whose key columns have these values, none of them NULL."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+MakeLookup: TypeAlias = Callable[[], Lookup]
+"""Makes the lookup of a subtask; it is sent to the processes of the job."""
+
 
 def source_end(node: Node) -> TableEnd:
     """Return what a scan says of its table."""
-    return _end(node.attributes["scanTableSource"]["table"], node.output)
+    source = node.attributes["scanTableSource"]
+    return replace(_end(source["table"], node.output), metadata=_metadata(source, READING_METADATA))
+
+
+def lookup_end(node: Node) -> TableEnd:
+    """Return what a lookup join says of the table that it looks rows up in."""
+    table = node.attributes["temporalTable"]
+    return _end(table["lookupTableSource"]["table"], read_type(table["outputType"]))
 
 
 def sink_end(node: Node) -> TableEnd:
     """Return what a sink says of its table."""
-    table = node.attributes["dynamicTableSink"]["table"]
+    sink = node.attributes["dynamicTableSink"]
+    written = [each for each in sink.get("abilities", ()) if each["type"] == WRITING_METADATA]
     kinds = tuple([KIND_OF[_KINDS[kind]] for kind in node.attributes["inputChangelogMode"]])
     upsert_key = node.attributes.get("inputUpsertKey")
-    end = _end(table, None)
-    return TableEnd(
-        end.name,
-        end.identifier,
-        end.type,
-        end.options,
-        end.primary_key,
-        kinds,
-        None if upsert_key is None else tuple(upsert_key),
+    end = _end(sink["table"], read_type(written[0]["consumedType"]) if written else None)
+    return replace(
+        end,
+        changes=kinds,
+        upsert_key=None if upsert_key is None else tuple(upsert_key),
+        metadata=_metadata(sink, WRITING_METADATA),
     )
+
+
+def _metadata(end: Mapping[str, Any], ability: str) -> tuple[str, ...]:
+    """Return the metadata that a source or sink has beside its columns, in their order."""
+    for each in end.get("abilities", ()):
+        if each["type"] == ability:
+            return tuple(each["metadataKeys"])
+    return ()
 
 
 def _end(table: Mapping[str, Any], row: LogicalType | None) -> TableEnd:
@@ -102,4 +155,5 @@ def _end(table: Mapping[str, Any], row: LogicalType | None) -> TableEnd:
         declared if row is None else row,
         resolved.get("options", {}),
         tuple([names.index(each) for each in key if each in names]),
+        partition_keys=tuple(resolved.get("partitionKeys", ())),
     )

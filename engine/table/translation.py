@@ -40,6 +40,7 @@ NODE_MODULES: Final = (
     "join",
     "interval_join",
     "temporal_join",
+    "lookup_join",
     "correlate",
     "window_table_function",
     "window_aggregate",
@@ -50,6 +51,20 @@ NODE_MODULES: Final = (
     "match",
 )
 """The modules of ``nodes`` that register translators."""
+
+MISSING_NODES: Final[Mapping[str, str]] = {
+    "async-calc": "an asynchronous function of Java",
+    "async-correlate": "an asynchronous table function of Java",
+    "delta-join": "set table.optimizer.delta-join.strategy to NONE, and the statement is planned with joins",
+    "ml-predict-table-function": "it asks a model outside",
+    "multi-join": "set table.optimizer.multi-join.enabled to false, and the statement is planned with joins",
+    "process-table-function": "a process table function of Java",
+    "python-async-calc": "declare the function without async",
+    "python-over-aggregate": "an aggregate in Python over an OVER window; group by a window instead",
+    "sort": "order a stream by its time attribute first, or add LIMIT",
+    "vector-search-table-function": "it searches a store of vectors outside",
+}
+"""The nodes of Flink 2.3's planner for streams that have no translator, each with its reason or remedy."""
 
 MakeFunction: TypeAlias = Callable[[], TableFunction]
 
@@ -171,7 +186,8 @@ def translate(
     for node in plan.nodes:
         translate_node = translators.get((node.type, node.version))
         if translate_node is None:
-            raise UnsupportedPlan(f"node {node.name}", node.place)
+            reason = MISSING_NODES.get(node.type)
+            raise UnsupportedPlan(f"node {node.name}{f' ({reason})' if reason else ''}", node.place)
         try:
             streams[node.id] = translate_node(node, [streams[each] for each in node.inputs], translation)
         except UnsupportedPlan as error:

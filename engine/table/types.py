@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 from msgspec import Struct
@@ -272,8 +273,9 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
+@lru_cache(4096)
 def parse_type(text: str) -> LogicalType:
-    """Read a type from its text. Raises InvalidType."""
+    """Read a type from its text: a plan repeats few, once for each column. Raises InvalidType."""
     reader = _Reader(text)
     kind = reader.read()
     if reader.peek():

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from onceproof.engine.table.data_views import put_views, take_views, views_in
 from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.engine.table.python_values import Convert, from_python, row_from_python, same, to_python
@@ -142,21 +143,37 @@ class AggregateCalls:
         self._function = function.opened()
         self._operands = [to_python(each) for each in operands]
         self._result: Convert = from_python(result)
+        self._views = views_in(self._try(self._function.create_accumulator))
 
     def create_accumulator(self) -> Any:
-        return self._try(self._function.create_accumulator)
+        accumulator = self._try(self._function.create_accumulator)
+        take_views(accumulator, self._views)
+        return accumulator
 
     def accumulate(self, accumulator: Any, *values: Any) -> None:
-        self._try(self._function.accumulate, accumulator, *self._arguments(values))
+        self._on(accumulator, self._function.accumulate, *self._arguments(values))
 
     def retract(self, accumulator: Any, *values: Any) -> None:
-        self._try(self._function.retract, accumulator, *self._arguments(values))
+        self._on(accumulator, self._function.retract, *self._arguments(values))
 
     def merge(self, accumulator: Any, others: Any) -> None:
-        self._try(self._function.merge, accumulator, others)
+        for other in others:
+            put_views(other, self._views)
+        self._on(accumulator, self._function.merge, others)
+        for other in others:
+            take_views(other, self._views)
 
     def get_value(self, accumulator: Any) -> Any:
-        return self._result(self._try(self._function.get_value, accumulator))
+        return self._result(self._on(accumulator, self._function.get_value))
+
+    def _on(self, accumulator: Any, method: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a method on an accumulator, with views around its lists and dicts meanwhile."""
+        if not self._views:
+            return self._try(method, accumulator, *arguments)
+        put_views(accumulator, self._views)
+        found = self._try(method, accumulator, *arguments)
+        take_views(accumulator, self._views)
+        return found
 
     def _arguments(self, values: Sequence[Any]) -> list[Any]:
         return [convert(value) for convert, value in zip(self._operands, values, strict=True)]

@@ -2,10 +2,10 @@
 
 The rules this module lives by:
 
-- A task has turns of one family, so an answer names its scenarios by ranges of turns.
-- The tally is filled on the executor. The driver merges one for each task, whatever the task has run.
+- A task gives an answer for each family that it has run, which names the scenarios by ranges of turns.
+- The tally is filled on the executor. The driver merges one for each answer, whatever the task has run.
 - Lines travel compressed. The driver opens an answer where its first line is due in outcomes.jsonl, so it
-  holds the lines of one task for each family, not those of a wave.
+  holds the lines of one answer for each family, not those of a wave.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LINES_AT_ONCE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a task has run, or found."""
+    """What a task has run of a family, or found."""
 
     place: int
     """The place of its family in the campaign."""
@@ -51,7 +51,7 @@ class Answer:
     """The lines of their outcomes, compressed; empty for files that are only found."""
     tally: Tally | None = None
     written: WrittenFile | None = None
-    """The file of their trials, if this answer acknowledges it."""
+    """Their trials in a file, if this answer acknowledges them."""
 
     @classmethod
     def of(
@@ -85,13 +85,7 @@ class Answer:
             "turns": [{"start": turns.start, "stop": turns.stop} for turns in self.turns],
             "lines": self.lines,
             "tally": None if self.tally is None else _packed(self.tally),
-            "written": None
-            if (written := self.written) is None
-            else {
-                "name": written.name,
-                "rows": written.rows,
-                "digest": written.digest,
-            },
+            "written": None if self.written is None else msgspec.structs.asdict(self.written),
         }
         return pa.RecordBatch.from_pylist([row], ANSWERS)
 

@@ -2,16 +2,16 @@
 
 The rules this module lives by:
 
-- A task receives the turns of a family and derives the rest from them, with the seeds, verdicts and trace
-  hashes of any other run. A task that Spark repeats writes the same rows.
+- A task receives the turns of some families, and derives the rest from them, with the seeds, verdicts and
+  trace hashes of any other run. A task that Spark repeats writes the same rows.
 - The tasks of a wave begin in their order, in which the families take turns. So a wave that ends early has
   run about as many scenarios of each.
 - Its scenarios run in a process below its worker (scenario_worker.py). A user's file travels with the folder
   from which it is imported: its own, or that of its package. It is unpacked where that folder does not exist
   or holds something else.
 - Trials are written from Python to a Parquet file, because a detour through Java would cost more than the
-  simulation. Each attempt of a task writes a file of its own, which appears whole, and acknowledges it with
-  its number of rows and its digest. Only the files of attempts whose answer arrived are judged.
+  simulation. Each attempt of a task writes one file of its own, which appears whole, and acknowledges it with
+  its number of rows and its digest. Only the files of attempts whose answers arrived are judged.
 - Answers travel to the driver (answers.py), trials do not.
 - After the deadline no scenario is started, so a campaign with a time limit ends in time on a slow machine.
 - This module needs no JVM and no Spark session.
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from io import BytesIO
-from itertools import chain, compress
+from itertools import chain, compress, groupby
 from typing import Final
 from zipfile import ZipFile
 
@@ -40,7 +40,7 @@ from onceproof.harness.campaign.scenario_worker import (
     scenario_process,
     unpacked_batches,
 )
-from onceproof.harness.campaign.trial_files import WrittenFile, digest_of, verified_table, written_file
+from onceproof.harness.campaign.trial_files import WrittenFile, digest_of, verified_table, written_files
 from onceproof.harness.campaign.trial_tables import OUTCOME_NAMES, TrialTables, lines_in
 from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import joined_address, split_address
@@ -117,7 +117,7 @@ def _local_address(source: FamilySource) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """A task: some scenarios of one family."""
+    """Some scenarios of one family."""
 
     source: FamilySource
     tables: TrialTables
@@ -128,16 +128,14 @@ class Simulation:
     """The place of this family among them."""
     turns: Sequence[range]
     """The turns of the family that are to run, in their order."""
-    store: FileStore
-    """Where the Parquet files go; driver and executors share it."""
     budget: Budget
     """What each scenario may use."""
     deadline: float | None = None
     """Seconds since the epoch, after which no scenario is started but the first of each family, because a
     report without a family would look complete."""
 
-    def run(self) -> Iterator[pa.RecordBatch]:
-        """Run the scenarios, write their trials, and yield the answer."""
+    def run(self) -> tuple[pa.Table, list[bytes]] | None:
+        """Run the scenarios; return their trials and the lines of their outcomes, if there are any."""
         process = scenario_process(self.run_seed, self.budget)
         place = process.place_of(self._described())
         batches: list[pa.RecordBatch] = []
@@ -149,11 +147,7 @@ class Simulation:
                 break
             batches += unpacked_batches(done.lines[0])
             lines += done.lines[1].splitlines(keepends=True)
-        if batches:
-            table = pa.Table.from_batches(batches)
-            turns = [number // self.families for number in table.column("scenario_id").to_pylist()]
-            written = written_file(self.store, table)
-            yield Answer.of(self.place, self.families, turns, lines, written).batch()
+        return (pa.Table.from_batches(batches), lines) if batches else None
 
     def _batches(self, place: int) -> Iterator[Batch]:
         for turns in _chunks(chain.from_iterable(self.turns)):
@@ -175,6 +169,25 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True)
+class Simulations:
+    """A task: scenarios of some families, one family after the other."""
+
+    families: Sequence[Simulation]
+    store: FileStore
+    """Where the Parquet files go; driver and executors share it."""
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """Run the scenarios, write their trials, and yield an answer for each family."""
+        found = {each.place: (each, *made) for each in self.families if (made := each.run()) is not None}
+        if not found:
+            return
+        for written in written_files(self.store, {place: table for place, (_, table, _) in found.items()}):
+            simulation, table, lines = found[written.place]
+            turns = _turns_in(table, simulation.families)
+            yield Answer.of(written.place, simulation.families, turns, lines, written).batch()
+
+
+@dataclass(frozen=True, slots=True)
 class Recall:
     """A task: scenarios that an earlier attempt at the campaign has finished."""
 
@@ -189,7 +202,7 @@ class Recall:
     def run(self) -> Iterator[pa.RecordBatch]:
         """Read the trials, and yield the answer; the driver knows their file. Raises TrialsLost."""
         table = verified_table(self.store, self.written, OUTCOME_NAMES)
-        turns = [number // self.families for number in table.column("scenario_id").to_pylist()]
+        turns = _turns_in(table, self.families)
         chosen = [turn in self.turns for turn in turns]
         lines = lines_in(table.filter(pa.array(chosen, pa.bool_())))
         yield Answer.of(self.place, self.families, list(compress(turns, chosen)), lines).batch()
@@ -197,15 +210,14 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A task: to find out which files of a family are whole, and which scenarios they have."""
+    """A task: to find out which files are whole, and which scenarios they have."""
 
-    place: int
     families: int
     store: FileStore
     names: Sequence[str]
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Yield an answer for each whole file, without lines and tally."""
+        """Yield an answer for each family in a whole file, without lines and tally."""
         for name in self.names:
             try:
                 data = self.store.read(name)
@@ -215,17 +227,24 @@ class Survey:
             except (OSError, ValueError, pa.ArrowException):
                 # Deleted meanwhile, or of another version.
                 continue
-            turns = [number // self.families for number in table.column("scenario_id").to_pylist()]
-            if turns:
-                written = WrittenFile(name, len(turns), digest)
-                yield Answer(self.place, ranges_of(turns), written=written).batch()
+            first = 0
+            numbers = table.column("scenario_id").to_pylist()
+            for place, own in groupby(numbers, lambda number: number % self.families):
+                turns = [number // self.families for number in own]
+                written = WrittenFile(name, place, first, len(turns), digest)
+                first += len(turns)
+                yield Answer(place, ranges_of(turns), written=written).batch()
+
+
+def _turns_in(table: pa.Table, families: int) -> list[int]:
+    return [number // families for number in table.column("scenario_id").to_pylist()]
 
 
 @dataclass(frozen=True, slots=True)
 class Wave:
     """The function that mapInArrow calls with the number of a task; it runs the task."""
 
-    tasks: Sequence[Simulation | Recall | Survey]
+    tasks: Sequence[Simulations | Recall | Survey]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the tasks whose numbers Spark gives, one at a time."""

@@ -42,6 +42,7 @@ from onceproof.harness.checkers.oracle_spark import (
 )
 from onceproof.harness.checkers.outcome import outcome_of
 from onceproof.harness.model.family import Declared, Family, FamilyError
+from onceproof.harness.model.family_places import in_spark
 from onceproof.harness.model.history import Row
 from onceproof.harness.model.seeds import scenario_seed
 from onceproof.harness.trials.family_mistakes import FamilyMistake
@@ -57,7 +58,7 @@ def sql_mistake_of(session: SparkSession, family: Family, seed: int, scenarios: 
         seed: the seed of the run.
     """
     try:
-        tables = TrialTables(family.name, *arrow_schemas_of(family))
+        tables = TrialTables(family.name, *arrow_schemas_of(in_spark(family)))
         check_judgeable(session, family, tables)
         trials = list(_trials(family, seed, scenarios))
         table = session.createDataFrame(pa.Table.from_batches([tables.batch(trials)]))
@@ -121,7 +122,9 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
     Raises:
         FamilyError: a row, a schema or the query is wrong.
     """
-    for seed in range(CHECKED_SEEDS):
+    query = in_spark(family)
+    # What Spark gets of a script is made of its rows for that purpose.
+    for seed in range(CHECKED_SEEDS if query is family else 0):
         scenario = scenario_of(family, seed)
         try:
             rows = family.expected(scenario.records, Declared(parameters=scenario.parameters))
@@ -129,9 +132,9 @@ def check_judgeable(session: SparkSession, family: Family, tables: TrialTables) 
             # The run of a scenario reports this error with its line.
             rows = ()
         tables.check(scenario, rows)
-    columns = StructType([StructField(SCENARIO, LongType()), *record_schema_of(family)])
+    columns = StructType([StructField(SCENARIO, LongType()), *record_schema_of(query)])
     nothing = session.createDataFrame([], columns)
-    SparkOracle(session).expected(family, nothing)
+    SparkOracle(session).expected(query, nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,8 @@ class JudgedFamily:
 
     scenarios: int
     """How many scenarios it has read."""
+    compared: int
+    """How many of them have been compared with Python's verdict."""
     disagreements: tuple[Disagreement, ...]
 
 
@@ -187,7 +192,7 @@ def judge(session: SparkSession, all_trials: Sequence[Trials]) -> list[JudgedFam
         found = SparkOracle(session).judge(
             [
                 FamilyTrials(
-                    each.family,
+                    in_spark(each.family),
                     each.select(list(INPUT_COLUMNS)),
                     each.select(list(OUTPUT_COLUMNS)),
                     each.scenarios,
@@ -203,7 +208,7 @@ def judge(session: SparkSession, all_trials: Sequence[Trials]) -> list[JudgedFam
                 raise lost from None
         raise
     return [
-        JudgedFamily(judged.scenarios, _disagreements(trials, judged.disagreements))
+        JudgedFamily(judged.scenarios, judged.compared, _disagreements(trials, judged.disagreements))
         for trials, judged in zip(all_trials, found, strict=True)
     ]
 

@@ -38,6 +38,11 @@ class Ledger:
         self.files.append(file)
         self.outcomes += outcomes
 
+    @property
+    def names(self) -> set[str]:
+        """Return the names of all files that are known to have trials of the family."""
+        return self.written | {file.written.name for file in self.found if file.written is not None}
+
     def turns_between(self, first: int, stop: int) -> range:
         """Return the turns whose numbers in the campaign are in a range."""
         return range(-((self.place - first) // self.families), -((self.place - stop) // self.families))

@@ -13,14 +13,15 @@ The rules this module lives by:
 - The speed of a shared machine can change. So each wave has a deadline after which executors start no
   scenario.
 - Families differ in cost by a factor of ten. A task has as many scenarios of a family as take its time, so
-  tasks end alike. The families take turns within a wave, so that a wave that ends early has run about as many
-  of each.
+  tasks end alike; where that are few of each, a task has several families, for tasks and files cost time
+  themselves. The families take turns within a wave, so that a wave that ends early has run about as many of
+  each.
 - This module reads no clock: time is an argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Final, NamedTuple
@@ -172,11 +173,10 @@ class Pace:
         each = ceil(count / families)
         wave_seconds = min(self.seconds_of(count), LONGEST_WAVE_SECONDS)
         task_seconds = max(TASK_SECONDS, wave_seconds / LEAST_TASKS_PER_CORE)
-        usual = self.cores / self._per_second if self.is_measured else TASK_SECONDS / FIRST_PER_TASK
         turns = []
-        for cost in costs:
-            per_task = task_seconds / (cost or usual)
-            least = max(1, min(LEAST_PER_TASK, int(TASK_SECONDS / (cost or usual))))
+        for cost in self._known(costs):
+            per_task = task_seconds / cost
+            least = max(1, min(LEAST_PER_TASK, int(TASK_SECONDS / cost)))
             tasks = max(
                 ceil(LEAST_TASKS_PER_CORE * self.cores / families),
                 1 if self.deadline is None else min(TURNS_OF_A_FAMILY, ceil(each / least)),
@@ -184,6 +184,35 @@ class Pace:
             )
             turns.append(ceil(each / tasks))
         return turns
+
+    def _known(self, costs: Sequence[float]) -> list[float]:
+        """Return the costs, with the usual one in place of those that are not known."""
+        usual = self.cores / self._per_second if self.is_measured else TASK_SECONDS / FIRST_PER_TASK
+        return [cost or usual for cost in costs]
+
+    def tasks_of(
+        self, parts: Iterable[tuple[int, Sequence[int]]], costs: Sequence[float]
+    ) -> Iterator[dict[int, list[int]]]:
+        """Yield the tasks of a wave, each with the numbers of its scenarios by the place of their family.
+
+        Args:
+            parts: the place of a family with some of its numbers, in their order.
+            costs: as in ``turns_of``.
+        """
+        costs, parts = self._known(costs), list(parts)
+        work = sum(len(numbers) * costs[place] for place, numbers in parts)
+        most = work / (LEAST_TASKS_PER_CORE * self.cores)
+        task: dict[int, list[int]] = {}
+        seconds = 0.0
+        for place, numbers in parts:
+            more = len(numbers) * costs[place]
+            if task and seconds + more > most:
+                yield task
+                task, seconds = {}, 0.0
+            task.setdefault(place, []).extend(numbers)
+            seconds += more
+        if task:
+            yield task
 
     def record_wave(self, simulated: int, seconds: float) -> None:
         """Record the size and duration of a wave, whose trials are now unjudged.

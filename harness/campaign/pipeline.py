@@ -35,7 +35,7 @@ from pyspark.sql import SparkSession
 from onceproof.engine.runtime.spark_session import SparkFailed, obtained_session
 from onceproof.harness.campaign.answers import Answer, answers_in, lines_in_order, ranges_of
 from onceproof.harness.campaign.campaign_plan import CampaignPlan
-from onceproof.harness.campaign.executor import FamilySource, Recall, Simulation, Survey, Wave
+from onceproof.harness.campaign.executor import FamilySource, Recall, Simulation, Simulations, Survey, Wave
 from onceproof.harness.campaign.jobs import RunningJob, WaveJob
 from onceproof.harness.campaign.judge import Disagreement, JudgedFamily, Judgement, check_judgeable
 from onceproof.harness.campaign.ledger import Ledger
@@ -46,7 +46,7 @@ from onceproof.harness.campaign.trial_store import TrialStore, manifest_of
 from onceproof.harness.campaign.trial_tables import TrialTables
 from onceproof.harness.checkers.oracle_spark import arrow_schemas_of
 from onceproof.harness.model.family import Family, FamilyError
-from onceproof.harness.model.family_places import own_system
+from onceproof.harness.model.family_places import in_spark, own_system
 from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, made_folder, open_output
 from onceproof.harness.trials.runner import MISTAKES, RunResult, RunStopped, interrupts_held, load_families
 from onceproof.harness.trials.trial import check_family
@@ -219,14 +219,14 @@ class _Campaign:
                 place,
                 len(sources),
                 family,
-                TrialTables(family.name, *arrow_schemas_of(family)),
+                TrialTables(family.name, *arrow_schemas_of(in_spark(family))),
                 source,
-                store.folder(place),
+                store.parts,
             )
             for place, (family, source) in enumerate(zip(result.run.families, sources, strict=True))
         ]
         for trials in self._trials:
-            if trials.family.oracle_sql:
+            if in_spark(trials.family).oracle_sql:
                 check_judgeable(session, trials.family, trials.tables)
         self._pace = pace
         self._waves: deque[_RunningWave] = deque()
@@ -270,7 +270,7 @@ class _Campaign:
             self._end_wave()
         self._judge()
         self._compare_counts()
-        self._store.finish([trials.written for trials in self._trials])
+        self._store.finish({name for trials in self._trials for name in trials.names})
 
     def _begin_waves(self) -> bool:
         """Begin the waves that run at the same time; return whether any is running."""
@@ -288,23 +288,21 @@ class _Campaign:
 
     def _find_finished(self) -> None:
         """Find what an earlier attempt has finished."""
-        tasks = []
-        for trials in self._trials:
-            names = self._store.part_names(trials.place)
-            for first in range(0, len(names), FILES_PER_TASK):
-                some = names[first : first + FILES_PER_TASK]
-                tasks.append(Survey(trials.place, trials.families, trials.folder, some))
-        answers = RunningJob(self._session, WaveJob(Wave(tasks))).result()
+        names, families = self._store.part_names(), len(self._trials)
+        chunks = [names[first : first + FILES_PER_TASK] for first in range(0, len(names), FILES_PER_TASK)]
+        tasks = [Survey(families, self._store.parts, some) for some in chunks]
+        self._find(RunningJob(self._session, WaveJob(Wave(tasks))).result())
+        self._result.resumed = sum(file.scenarios for trials in self._trials for file in trials.found)
+
+    def _find(self, answers: Sequence[Answer]) -> None:
         for trials in self._trials:
             trials.find([answer for answer in answers if answer.place == trials.place])
-        self._result.resumed = sum(file.scenarios for trials in self._trials for file in trials.found)
 
     def take_written(self) -> None:
         """Take the outcomes that executors have written and no wave has taken; they are not judged yet."""
-        for trials in self._trials:
-            names = [name for name in self._store.part_names(trials.place) if name not in trials.written]
-            trials.found = []
-            trials.find(list(_run_here(Survey(trials.place, trials.families, trials.folder, names))))
+        known = {name for trials in self._trials for name in trials.names}
+        names = [name for name in self._store.part_names() if name not in known]
+        self._find(list(_run_here(Survey(len(self._trials), self._store.parts, names))))
         while any(trials.found for trials in self._trials):
             stop = self._taken + LARGEST_WAVE
             self._take([answer for recall in self._recalls(stop) for answer in _run_here(recall)], stop)
@@ -351,24 +349,27 @@ class _Campaign:
         running = sum(int(wave.job.finished_part * wave.size) for wave in self._waves)
         self._progress(tally.scenarios + running, tally.failed)
 
-    def _simulations(self, wanted: Sequence[range], size: WaveSize) -> list[Simulation]:
+    def _simulations(self, wanted: Sequence[range], size: WaveSize) -> list[Simulations]:
         """Return the tasks of a wave without what is finished; the families take turns."""
         unfinished = [trials.unfinished(turns) for trials, turns in zip(self._trials, wanted, strict=True)]
-        lengths = self._pace.turns_of(size.scenarios, [self._cost(trials) for trials in self._trials])
+        costs = [self._cost(trials) for trials in self._trials]
+        parts = by_turns(unfinished, self._pace.turns_of(size.scenarios, costs))
         return [
-            Simulation(
-                source=self._trials[place].source,
-                tables=self._trials[place].tables,
-                run_seed=self._result.run.seed,
-                families=len(self._trials),
-                place=place,
-                turns=ranges_of(turns),
-                store=self._trials[place].folder,
-                budget=self._plan.run.budget,
-                deadline=size.until,
-            )
-            for place, turns in by_turns(unfinished, lengths)
+            Simulations([self._simulation(*each, size.until) for each in task.items()], self._store.parts)
+            for task in self._pace.tasks_of(parts, costs)
         ]
+
+    def _simulation(self, place: int, turns: Sequence[int], deadline: float | None) -> Simulation:
+        return Simulation(
+            source=self._trials[place].source,
+            tables=self._trials[place].tables,
+            run_seed=self._result.run.seed,
+            families=len(self._trials),
+            place=place,
+            turns=ranges_of(turns),
+            budget=self._plan.run.budget,
+            deadline=deadline,
+        )
 
     def _cost(self, trials: Ledger) -> float:
         """Return how many seconds a scenario of a family takes; 0 if none has run."""
@@ -430,8 +431,8 @@ class _Campaign:
                 )
             self._result.disagreements += found.disagreements
             self._result.judged += found.scenarios
-            if trials.family.oracle_sql:
-                self._result.compared += found.scenarios
+            if in_spark(trials.family).oracle_sql:
+                self._result.compared += found.compared
 
     def _compare_counts(self) -> None:
         """Compare what was judged with what outcomes.jsonl holds. Raises TrialsLost."""

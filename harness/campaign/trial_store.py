@@ -2,8 +2,8 @@
 
 The rules this module lives by:
 
-- A store is a folder, or an address that all executors reach. It holds a manifest, and for each family a
-  folder of Parquet files. Nothing else is read, and nothing else is ever deleted.
+- A store is a folder, or an address that all executors reach. It holds a manifest, and a folder of Parquet
+  files. Nothing else is read, and nothing else is ever deleted.
 - The manifest names the campaign: families with their versions, seed, number of scenarios, and the version of
   onceproof. The same campaign resumes from the files that are there, unless it had ended. Another one is
   refused while the one there is unfinished, and replaces it afterwards.
@@ -38,9 +38,10 @@ from onceproof.reports.text import counted
 MANIFEST: Final = "campaign.json"
 MOST_BYTES: Final = 16 << 20
 _PART: Final = re.compile(r"\.?part-\d+(-[0-9a-f]+)?\.parquet(\..*)?")
-_FOLDER: Final = re.compile(r"\d+-[A-Za-z0-9_-]+")
+PARTS: Final = "parts"
+_FOLDER: Final = re.compile(rf"{PARTS}|\d+-[A-Za-z0-9_-]+")
 _WAVE: Final = re.compile(r"wave-\d+")
-"""The folders of earlier versions."""
+"""In earlier versions each family had a folder, with folders of waves."""
 _PROBE: Final = re.compile(r"\.?probe-.*")
 
 _OF_ONE_PROCESS: Final = ("memory", "local", "http", "https")
@@ -122,13 +123,10 @@ class TrialStore:
             )
         self.files = store_of(place)
         self.place = self.files.place
+        self.parts = self.files.below(PARTS)
         self._manifest = manifest
         self.changed: list[str] = []
         """The files beside the families that were others when the campaign began that is resumed."""
-
-    def folder(self, place: int) -> FileStore:
-        """Return the files of one family."""
-        return self.files.below(_folder_name(place, self._manifest.families[place].name))
 
     def resumes(self, may_resume: bool = True) -> bool:
         """Return whether this campaign resumes the one that is there.
@@ -168,17 +166,15 @@ class TrialStore:
         except OSError as error:
             raise unwritable(self.place, error) from None
 
-    def finish(self, acknowledged: Sequence[Collection[str]]) -> None:
+    def finish(self, acknowledged: Collection[str]) -> None:
         """Delete the files of attempts that lost against others, and note that the campaign has ended.
 
-        ``acknowledged``: by family, the names of the files that are kept.
+        ``acknowledged``: the names of the files that are kept.
         """
         try:
-            for place, kept in enumerate(acknowledged):
-                folder = self.folder(place)
-                for name in folder.names():
-                    if _PART.fullmatch(name) and name not in kept:
-                        folder.delete(name)
+            for name in self.parts.names():
+                if _PART.fullmatch(name) and name not in acknowledged:
+                    self.parts.delete(name)
             self._note_end()
         except OSError as error:
             raise unwritable(self.place, error) from None
@@ -192,9 +188,9 @@ class TrialStore:
         ended = msgspec.structs.replace(self._manifest, is_finished=True)
         self.files.write(MANIFEST, msgspec.json.encode(ended))
 
-    def part_names(self, place: int) -> list[str]:
-        """Return the names of a family's files, of damaged ones as well."""
-        return _part_names(self.folder(place))
+    def part_names(self) -> list[str]:
+        """Return the names of the files, of damaged ones as well."""
+        return [name for name in self.parts.names() if not name.startswith(".") and _PART.fullmatch(name)]
 
     def _read_manifest(self) -> Manifest | None:
         try:
@@ -222,7 +218,7 @@ class TrialStore:
             )
 
     def _folders_without_manifest(self) -> list[str]:
-        """Return the folders of families, with nothing in them but what a campaign has written."""
+        """Return the folders with nothing in them but what a campaign has written."""
         return [
             name
             for name in self.files.folders()
@@ -234,7 +230,7 @@ class TrialStore:
         names = (
             self._folders_without_manifest()
             if there is None
-            else [_folder_name(place, family.name) for place, family in enumerate(there.families)]
+            else [PARTS, *(_folder_name(place, family.name) for place, family in enumerate(there.families))]
         )
         for name in names:
             folder = self.files.below(name)
@@ -245,21 +241,12 @@ class TrialStore:
 
     def _finished_scenarios(self, there: Manifest) -> int:
         """Return how many scenarios another campaign has finished."""
-        families = len(there.families)
-        rows = 0
-        for place, family in enumerate(there.families):
-            folder = self.files.below(_folder_name(place, family.name))
-            for batch in Survey(place, families, folder, _part_names(folder)).run():
-                rows += next(answers_in(pa.Table.from_batches([batch]))).scenarios
-        return rows
+        found = Survey(len(there.families), self.parts, self.part_names()).run()
+        return sum(next(answers_in(pa.Table.from_batches([batch]))).scenarios for batch in found)
 
 
 def _folder_name(place: int, family: str) -> str:
     return f"{place}-{re.sub(r'[^A-Za-z0-9_-]+', '_', family)}"
-
-
-def _part_names(folder: FileStore) -> list[str]:
-    return [name for name in folder.names() if not name.startswith(".") and _PART.fullmatch(name)]
 
 
 def _is_ours(folder: FileStore, with_waves: bool = False) -> bool:

@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.outcome import Outcome, to_line
-from onceproof.harness.model.family import Declared, Family, FamilyError, options_of
+from onceproof.harness.model.family import Declared, Family, FamilyError, Records, options_of
+from onceproof.harness.model.family_places import in_spark
 from onceproof.harness.model.history import JOB_FINISHED, History, Row, rows_at_end
 from onceproof.harness.model.scenario import Parameter, Scenario
 
@@ -76,6 +77,8 @@ JUDGEMENT_COLUMNS: Final[dict[str, Any]] = {
 }
 
 OUTCOME_NAMES: Final = ("scenario_id", *OUTCOME_COLUMNS)
+COLUMNS_OF_A_FAMILY: Final = frozenset(("input", "committed"))
+"""Those whose type differs by family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class TriedScenario:
     outcome: Outcome
     committed: Sequence[Row]
     finished: bool
+    is_judged: bool = True
+    """Whether the query judges it."""
 
     @classmethod
     def of(cls, number: int, scenario: Scenario, outcome: Outcome, history: History) -> TriedScenario:
@@ -104,16 +109,10 @@ class TriedScenario:
         query, and so no schema, values and rows are kept as text.
         """
         scenario = self.scenario
+        if (query := in_spark(family)) is not family:
+            return self._for_statements(family, query)
         if not family.oracle_sql:
-            records = {
-                split: tuple([(timestamp, repr(value)) for timestamp, value in own])
-                for split, own in scenario.records.items()
-            }
-            return replace(
-                self,
-                scenario=msgspec.structs.replace(scenario, records=records),
-                committed=[(repr(row),) for row in self.committed],
-            )
+            return self._as_text()
         if _rows_differ(self.outcome):
             return self
         options = options_of(family)
@@ -123,6 +122,27 @@ class TriedScenario:
             return self
         declared = Declared(self.committed, True, scenario.parameters)
         return replace(self, committed=family.expected(scenario.records, declared))
+
+    def _as_text(self) -> TriedScenario:
+        records = {
+            split: tuple([(timestamp, repr(value)) for timestamp, value in own])
+            for split, own in self.scenario.records.items()
+        }
+        return self._with(records, [(repr(row),) for row in self.committed])
+
+    def _for_statements(self, family: Family, query: Family) -> TriedScenario:
+        """Return the trial of a script of Flink SQL as its statements in Spark SQL judge it."""
+        if not query.oracle_sql:
+            return self._as_text()
+        script: Any = family
+        given = script.for_spark(self.scenario.records, self.committed, _rows_differ(self.outcome))
+        if given is None:
+            return replace(self._with({}, ()), is_judged=False)
+        return self._with(*given)
+
+    def _with(self, records: Records, rows: Sequence[Row]) -> TriedScenario:
+        scenario = msgspec.structs.replace(self.scenario, records=dict(records))
+        return replace(self, scenario=scenario, committed=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +178,10 @@ class TrialTables:
                 columns.append(pa.array(values, kind))
         committed, unfit = self._committed([trial.committed for trial in trials])
         columns.append(pa.array([trial.finished for trial in trials], pa.bool_()))
-        differ = [_rows_differ(trial.outcome) if trial.scenario.is_exactly_once else None for trial in trials]
+        differ = [
+            _rows_differ(trial.outcome) if trial.scenario.is_exactly_once and trial.is_judged else None
+            for trial in trials
+        ]
         columns.append(pa.array(differ, pa.bool_()))
         columns.append(pa.array(unfit, JUDGEMENT_COLUMNS["unfit"]))
         columns.append(self._input([trial.scenario for trial in trials]))

@@ -17,13 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line_of, only
 from onceproof.harness.checkers.firings import Firings, Run
 from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
+from onceproof.harness.model.family_places import judged_by
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import (
+    ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     JOB_FINISHED,
     JOB_UPGRADED,
@@ -88,7 +90,7 @@ class DeclaredRows:
         declared = visible
         if self._options.late is not None:
             declared = self._possible(records, visible, history, checkpoint)
-        rows = Counter(self._expected(records, declared, is_whole, self._upgraded_at(history)))
+        rows = Counter(self._family.expected(records, self._of_run(declared, is_whole, history)))
         options = self._options
         if history is None or not self._scenario.is_exactly_once or options.table_keys or options.settles:
             return rows
@@ -114,6 +116,10 @@ class DeclaredRows:
                 raise
             # A family without the option need not have an ``expected`` for parts of its input.
             return rows
+
+    def judge(self, records: Records, visible: Rows, history: History) -> str:
+        """Return who says what a run should have committed; "" where that is ``expected`` always."""
+        return judged_by(self._family, records, self._of_run(visible, True, history))
 
     def _due(self, row: Row) -> int | None:
         """Return when a row is due; None for one that ``due`` cannot read: only a wrong job writes it."""
@@ -214,13 +220,21 @@ class DeclaredRows:
             return []
         return arrivals_of(scenario.records, self._strategies, line)
 
-    def _expected(
-        self, records: Records, declared: Sequence[Row], is_whole: bool, upgraded_at: Cut | None = None
-    ) -> Rows:
-        parameters = self._scenario.parameters
+    def _expected(self, records: Records, declared: Sequence[Row], is_whole: bool) -> Rows:
+        return self._family.expected(records, self._of_run(declared, is_whole, None))
+
+    def _of_run(self, declared: Rows, is_whole: bool, history: History | None) -> Declared:
+        upgraded_at = self._upgraded_at(history)
         scenario = None if upgraded_at is None else self._scenario
-        of_run = Declared(declared, is_whole, parameters, self._sets_clocks, upgraded_at, scenario)
-        return self._family.expected(records, of_run)
+        return Declared(
+            declared,
+            is_whole,
+            self._scenario.parameters,
+            self._sets_clocks,
+            *(_restores_in(history) if is_whole and history is not None else (False, False)),
+            upgraded_at,
+            scenario,
+        )
 
     def _upgraded_at(self, history: History | None) -> Cut | None:
         """Return at which cut the new version of the job began; None: it has not."""
@@ -233,6 +247,22 @@ def _lacks(row: Row, arrival: Arrival) -> bool:
     """Return whether a row lacks a cell of a record."""
     value = arrival.value
     return any(cell not in row for cell in (value if isinstance(value, tuple) else (value,)))
+
+
+def _restores_in(history: History) -> tuple[bool, bool]:
+    """Return whether an attempt began with a state from before, and whether with records in flight."""
+    has_restored = has_in_flight = False
+    in_flight: dict[Any, int] = {}
+    for _, kind, subject, payload in history.events:
+        if kind == CHECKPOINT_COMPLETED:
+            in_flight[subject] = payload["in_flight"]
+        elif kind == ATTEMPT_STARTED:
+            restored = payload.get("restored")
+            if "outside" in payload or restored is not None:
+                has_restored = True
+                # Of a checkpoint of another run nothing is known.
+                has_in_flight = has_in_flight or in_flight.get(restored, 1) > 0
+    return has_restored, has_in_flight
 
 
 def _in_flight(history: History, checkpoint: int | None) -> bool:

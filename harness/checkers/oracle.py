@@ -156,6 +156,10 @@ class PythonOracle:
             found.setdefault(row[: self.table_keys], []).append(row)
         return found
 
+    def judge(self, visible: Rows, history: History) -> str:
+        """Return who says what the run should have committed; "" where that is ``expected`` always."""
+        return "" if self._declared is None else self._declared.judge(self._records, visible, history)
+
     def _rows(self, lengths: tuple[int, ...]) -> RowCounts:
         rows = self._cache.get(lengths)
         if rows is None:

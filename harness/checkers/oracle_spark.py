@@ -108,6 +108,8 @@ class Judged:
 
     scenarios: int
     """How many it has read, those in mode at-least-once among them."""
+    compared: int
+    """How many of them have a verdict of Python's."""
     disagreements: tuple[Difference, ...]
     """The scenarios whose rows differ for one oracle and not for the other, by number."""
 
@@ -206,7 +208,7 @@ class SparkOracle:
         settings |= _ONE_TASK_PER_FAMILY_SETTINGS if many else {"spark.sql.shuffle.partitions": str(cores)}
         if sum(each.scenarios for each in families) < SCENARIOS_WORTH_COMPILING * len(families):
             settings |= _INTERPRETED_SETTINGS
-        judged = [Judged(0, ())] * len(families)
+        judged = [Judged(0, 0, ())] * len(families)
         if not families:
             return judged
         with _configured(self.session, settings):
@@ -221,7 +223,7 @@ class SparkOracle:
             differing = sorted(
                 [_difference(family, each) for each in row["differing"]], key=lambda each: each.scenario
             )
-            judged[row["place"]] = Judged(row["scenarios"], tuple(differing))
+            judged[row["place"]] = Judged(row["scenarios"], row["compared"], tuple(differing))
         return judged
 
     def _judged(self, families: Sequence[FamilyTrials], tasks: int) -> DataFrame:
@@ -251,6 +253,7 @@ class SparkOracle:
                     .groupBy("place")
                     .agg(
                         sql.expr("count(*) AS scenarios"),
+                        sql.expr(f"count_if(verdict & {_JUDGED} > 0) AS compared"),
                         sql.expr(f"collect_list({_DIFFERING}) AS differing"),
                     )
                 )

@@ -45,6 +45,7 @@ from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.user_file import error_line
 from onceproof.harness.scripts.pyflink_imports import pyflink_imports
+from onceproof.harness.scripts.sql.program_plans import planning
 from onceproof.harness.systems.local.part_file_io import PartFileIO
 
 JOBS: Final = Path(".onceproof", "jobs")
@@ -165,7 +166,8 @@ def _run_program(path: str, function: str, arguments: Sequence[str], pyflink: st
     sys.path.insert(0, str(Path(path).absolute().parent))
     before, sys.argv = sys.argv, [path, *arguments]
     try:
-        with nullcontext() if pyflink == "installed" else pyflink_imports(always=pyflink == "engine"):
+        imports = nullcontext() if pyflink == "installed" else pyflink_imports(always=pyflink == "engine")
+        with imports, planning():
             if not function:
                 runpy.run_path(path, run_name="__main__")
                 return

@@ -139,6 +139,7 @@ def upgrade_address(old: Path, address: str, is_allowed: bool) -> str:
         WORDS,
         is_program,
         is_script,
+        is_sql,
         joined_address,
         program_path,
         split_address,
@@ -152,10 +153,10 @@ def upgrade_address(old: Path, address: str, is_allowed: bool) -> str:
     for file in (old, path or Path(address)):
         if not file.is_file():
             raise UsageError(f"{file}: no such file")
-        if not is_script(file):
+        if is_sql(file) != is_sql(old) or not (is_sql(file) or is_script(file)):
             raise UsageError(
-                f"{file}: upgrade compares two PyFlink programs; a family has its new version in its options,"
-                " as FamilyOptions(upgraded=...)"
+                f"{file}: upgrade compares two PyFlink programs, or two scripts or plans of SQL; a family has"
+                " its new version in its options, as FamilyOptions(upgraded=...)"
             )
     assert path is not None, "a script has a file"
     words = [(UPGRADES, os.path.relpath(old, path.parent)), *([(ALLOWED, "")] if is_allowed else [])]
@@ -168,9 +169,11 @@ def print_notes(asked: str, family: Family, file: TextIO) -> bool:
     from onceproof.harness.scripts.query_family import QueryFamily
     from onceproof.harness.scripts.script_family import ScriptFamily
     from onceproof.harness.scripts.sql.sql_family import SqlFamily
+    from onceproof.harness.scripts.sql.sql_upgrade import SqlUpgradeFamily
     from onceproof.harness.scripts.upgrade_family import UpgradeFamily
 
-    if not isinstance(family, ScriptFamily | QueryFamily | UpgradeFamily | SqlFamily):
+    scripts = ScriptFamily | QueryFamily | UpgradeFamily | SqlFamily | SqlUpgradeFamily
+    if not isinstance(family, scripts):
         return False
     for note in family.notes():
         print(f"{asked}: {note}", file=file)

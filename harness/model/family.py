@@ -79,6 +79,10 @@ class Declared:
     """What the family drew beside the records; a family whose job depends on it reads it here."""
     sets_clocks: bool = False
     """Whether the scenario sets the wall clock, so that much time may have passed between two records."""
+    has_restored: bool = False
+    """Whether the run has been restored, so that operators may have forgotten their watermarks."""
+    has_in_flight: bool = False
+    """Whether a checkpoint may have held records in flight, from which it was restored."""
     upgraded_at: Cut | None = None
     """What the state covers from which the new version of the job began; None: it has not begun."""
     scenario: Scenario | None = None

@@ -34,8 +34,10 @@ from onceproof import scenarios
 from onceproof.harness.model.exit_codes import FOLLOWING
 from onceproof.harness.model.family import (
     FAMILY_MODULE,
+    Declared,
     Family,
     FamilyError,
+    Records,
     family_of,
     nearest,
     options_of,
@@ -61,6 +63,7 @@ _SCRIPTS: Final = "onceproof.harness.scripts.script_family"
 _UPGRADES: Final = "onceproof.harness.scripts.upgrade_family"
 _QUERIES: Final = "onceproof.harness.scripts.query_family"
 _STATEMENTS: Final = "onceproof.harness.scripts.sql.sql_family"
+_STATEMENT_UPGRADES: Final = "onceproof.harness.scripts.sql.sql_upgrade"
 """Imported when a script or query is loaded: it runs on the systems, which import this module."""
 _OF_FAMILIES: Final = frozenset(
     ("generate", "job", "expected", "oracle_sql", "record_schema", "generator_version")
@@ -282,17 +285,34 @@ def script_of(family: Family) -> Any | None:
     return family if type(family).__module__ == _SCRIPTS else None
 
 
+def statements_of(family: Family) -> Any | None:
+    """Return the family if it is that of a script of Flink SQL."""
+    return family if type(family).__module__ == _STATEMENTS else None
+
+
 def judge_of(family: Family) -> str:
     """Return who judges a script of Flink SQL, as the end of a sentence; "" for any other family."""
     script: Any = family
     return str(script.judge) if type(family).__module__ == _STATEMENTS else ""
 
 
+def judged_by(family: object, records: Records, declared: Declared) -> str:
+    """Return who says what a script of Flink SQL leaves in a run; "" for any other family."""
+    script: Any = family
+    return str(script.judged_by(records, declared)) if type(family).__module__ == _STATEMENTS else ""
+
+
+def in_spark(family: Family) -> Family:
+    """Return whose schemas and query Spark takes: a script's statements of Flink SQL, else the family."""
+    script: Any = family
+    return script.in_spark if type(family).__module__ == _STATEMENTS else family
+
+
 def address_of(family: Family) -> str:
     """Return the address by which another process finds a family; FamilyError if there is none."""
     if isinstance(family, ProgramFamily):
         return f"{family.path}{WORDS if family.said else ''}{family.said}"
-    if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES, _STATEMENTS):
+    if type(family).__module__ in (_SCRIPTS, _QUERIES, _UPGRADES, _STATEMENTS, _STATEMENT_UPGRADES):
         script: Any = family
         return joined_address(script.path, script.said)
     if isinstance(family, ModuleType):
@@ -370,13 +390,14 @@ def _from_file(path: Path, attribute: str) -> Family:
 @cache
 def _script(path: Path, said: str) -> Family:
     """Return a script, which its process looks at once only: it runs to know what its records determine."""
+    is_upgrade = UPGRADES in dict(parse_qsl(said.removeprefix(WORDS)))
     if is_sql(path):
-        statements: Family = importlib.import_module(_STATEMENTS).SqlFamily(path, said)
+        places = (_STATEMENT_UPGRADES, "SqlUpgradeFamily") if is_upgrade else (_STATEMENTS, "SqlFamily")
+        statements: Family = getattr(importlib.import_module(places[0]), places[1])(path, said)
         return statements
     if is_query(path):
         query: Family = importlib.import_module(_QUERIES).QueryFamily(path, said)
         return query
-    is_upgrade = UPGRADES in dict(parse_qsl(said.removeprefix(WORDS)))
     module, kind = (_UPGRADES, "UpgradeFamily") if is_upgrade else (_SCRIPTS, "ScriptFamily")
     family: Family = getattr(importlib.import_module(module), kind)(path, said)
     return family

@@ -37,7 +37,7 @@ from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.columns import columns_of
 from onceproof.harness.model.exit_codes import line_of
-from onceproof.harness.model.family_places import is_built_in, judge_of, script_of
+from onceproof.harness.model.family_places import in_spark, is_built_in, judge_of, script_of
 from onceproof.harness.model.fault_kinds import MARK, POINTS
 from onceproof.harness.model.faults import FAULTS, JOB_FAULTS, KILLS
 from onceproof.harness.model.history import KILL
@@ -72,6 +72,7 @@ from onceproof.reports.model import (
     Sizes,
     Symptom,
 )
+from onceproof.reports.notes import judged_text
 from onceproof.reports.render import write
 from onceproof.reports.summaries import distribution, row_differences
 from onceproof.reports.text import counted, duration
@@ -199,8 +200,10 @@ def add_oracle_agreement(report: Report, campaign: CampaignResult) -> Report:
             f"; Spark SQL has not judged {unjudged:,} of {campaign.run.tally.scenarios:,} scenarios"
         )
     others = report.facts.others
-    if alone := ", ".join(family.name for family in campaign.run.families if not family.oracle_sql):
-        others = (*others, ("judged by Python alone", f"{alone}: without oracle_sql"))
+    for family in campaign.run.families:
+        if not (query := in_spark(family)).oracle_sql:
+            why = getattr(query, "reason", "") or "without oracle_sql"
+            others = (*others, ("judged by Python alone", f"{family.name}: {why}"))
     facts = msgspec.structs.replace(
         report.facts, system=f"{SYSTEM}, on Spark {campaign.master}", others=others
     )
@@ -257,7 +260,9 @@ def _judged_in_batch(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yield as a fact who judges each script of Flink SQL."""
     for family in result.families:
         if judge := judge_of(family):
-            yield "oracle", f"{family.name}: {judge}"
+            tally = result.tally.families.get(family.name, FamilyTally())
+            counts = judged_text(tally.notes, tally.scenarios)
+            yield "oracle", f"{family.name}: {judge}{f'; {counts}' if counts else ''}"
 
 
 def _share_of(result: RunResult) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from onceproof.reports.headline import (
     thin_texts,
 )
 from onceproof.reports.model import Report
+from onceproof.reports.notes import judged_text, judges_of
 from onceproof.reports.text import counted, duration, joined
 
 EXIT_CODES: Final = {
@@ -90,6 +91,7 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
                 "scenarios": family.scenarios,
                 "failed": family.failed,
                 "timers_only_at_end": family.timers_only_at_end > 0,
+                **_judges(family.notes),
             }
             for name, family in sorted(tally.families.items())
         },
@@ -105,6 +107,12 @@ def summary_document(result: RunResult, report: Report, out: Path) -> dict[str, 
         "waiting_share": None if tally.waiting_share is None else round(tally.waiting_share, 3),
         "out": str(out),
     }
+
+
+def _judges(notes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return under "judged" who judged how many scenarios of a script of Flink SQL; of others nothing."""
+    judges = judges_of(notes)
+    return {"judged": judges} if judges else {}
 
 
 def summary_lines(
@@ -136,6 +144,9 @@ def summary_lines(
             continue
         known = sum(case.scenarios for case in cases if case.known and case.family.name == name)
         yield f"{name}: {counted(family.scenarios, 'scenario')}, {_outcome_text(family.failed, known)}"
+    for result_of in report.families:
+        if judged := judged_text(result_of.notes, result_of.scenarios):
+            yield f"{result_of.family}: {judged}"
     yield from exhausted_lines(result)
     yield from _refused_lines(report)
     headline = conclude(report)

@@ -9,7 +9,8 @@ Rules:
 - Where PyFlink is installed, a block changes nothing unless it is asked to, and only the files below the
   folder of a script on trial find the engine: what is tested is the engine's graph of its job.
 - Each module of PyFlink 1.12 to 2.3 has all names of the engine: a program may import ``Types`` from any
-  module that ever re-exported it. A name that the engine lacks is an ImportError that says why.
+  module that ever re-exported it. Modules of tables have their own names first: some are those of streams as
+  well. A name that the engine lacks is an ImportError that says why.
 - ``importlib.import_module("pyflink")`` is not answered: it does not say who asks.
 """
 
@@ -29,8 +30,12 @@ from typing import Any, Final
 
 from onceproof import engine
 from onceproof.engine.flink_names import PACKAGE, flink_names, why_missing
+from onceproof.engine.table.api import names as tables
 
 _NAMES: Final = frozenset((*engine.__all__, *engine.DEPRECATED))
+
+_TABLES: Final = f"{PACKAGE}.table"
+_EXPRESSIONS: Final = f"{_TABLES}.expressions"
 
 _modules: Final[dict[str, PyflinkModule]] = {}
 
@@ -38,16 +43,24 @@ _modules: Final[dict[str, PyflinkModule]] = {}
 class PyflinkModule(ModuleType):
     """A module of PyFlink with the engine's names."""
 
-    __all__ = engine.__all__
-
     def __init__(self, name: str) -> None:
         super().__init__(name, "A module of PyFlink, with the names of onceproof.engine.")
         # The mark of a package.
         self.__path__: list[str] = []
+        self._is_of_tables = f"{name}.".startswith(f"{_TABLES}.")
+        self.__all__ = engine.__all__
+        if self._is_of_tables:
+            # Expressions have names that a program has of its own, such as e and row.
+            self.__all__ = [*(tables.EXPRESSIONS if name == _EXPRESSIONS else tables.CLASSES)]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if self._is_of_tables:
+            if name in tables.NAMES:
+                return tables.NAMES[name]
+            if (reason := tables.why_missing(name)) is not None:
+                raise AttributeError(reason)
         below = f"{self.__name__}.{name}"
         # Some classes of tables have the name of a class of streams.
         homonym = f"{'.'.join(self.__name__.split('.')[:2])}.{name}"

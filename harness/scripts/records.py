@@ -180,6 +180,23 @@ def drawn_records(kind: TypeInformation | None) -> list[Record] | None:
     return None if None in drawn else [(value, None) for value in drawn]
 
 
+def known_records(
+    path: Path, name: str, source: Source, kind: TypeInformation | None
+) -> tuple[list[Record], str]:
+    """Return the records that a source of a script has without a sample, and where they are from.
+
+    Raises UnknownRecords.
+    """
+    if (found := local_records(name, source)) is not None:
+        return found, "of the program itself"
+    if (found := drawn_records(kind)) is not None:
+        return found, "drawn from its type"
+    raise UnknownRecords(
+        f"{path}: the records of the source {name!r} are not on this machine: give some with"
+        f" --sample {name}=FILE, lines of JSON, CSV or text"
+    )
+
+
 def _drawn(kind: TypeInformation, random: Random) -> Any:
     if isinstance(kind, RowType | TupleType):
         fields = [_drawn(field, random) for field in kind.fields]

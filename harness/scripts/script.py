@@ -34,10 +34,13 @@ from onceproof.engine.api.job_description import JobDescription
 from onceproof.engine.api.submission import submitted
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.runtime.job_result import JobExecutionResult
+from onceproof.engine.table.connectors.registry import standing_in
 from onceproof.harness.model.family import FamilyError, nearest
 from onceproof.harness.model.user_file import error_line, modules_in
 from onceproof.harness.scripts.outside import printed
 from onceproof.harness.scripts.pyflink_imports import answer_imports
+from onceproof.harness.scripts.sql.program_plans import planning
+from onceproof.harness.scripts.sql.tables_on_trial import TrialTables
 
 MODULE: Final = "onceproof_script_"
 """Prefix of the names of the modules in which scripts run."""
@@ -149,6 +152,8 @@ class Script:
         try:
             with (
                 self._running(said),
+                planning(),
+                standing_in(TrialTables()),
                 submitted(Configuration(), lambda graph: None, str(self.path), overrides, takes=take),
             ):
                 self._execute()

@@ -65,7 +65,7 @@ from onceproof.harness.scripts.own_ends import own_records
 from onceproof.harness.scripts.real_sinks import RealSinks
 from onceproof.harness.scripts.records import (
     Pool,
-    drawn_records,
+    known_records,
     local_records,
     pool_of,
     sampled_records,
@@ -79,6 +79,7 @@ from onceproof.harness.scripts.special_records import (
     specials_of,
     timer_lengths,
 )
+from onceproof.harness.scripts.sql.tables_on_trial import TableSource, table_pool
 from onceproof.harness.scripts.variations import (
     MOST_RECORDS,
     draw_records,
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
 _SPECIAL: Final = 0.3
 """In how many scenarios records have extreme values, or times at boundaries."""
 _SIZES: Final = (2, 3)
+_PAIRED: Final = {PartitionerKind.FORWARD, PartitionerKind.RESCALE}
 _TIMED_TRIALS: Final = 3
 """How many records at the boundaries of timers are tried, to find out whether they determine the rows."""
 
@@ -149,7 +151,7 @@ class ScriptFamily:
             fan_out=self._fan_out,
             waits_ms=self.waits_ms,
             calls_outside=bool(self._real.ends.sinks) or any(each.own_splits for each in self.pools.values()),
-            barriers="aligned" if self._has_forward_edges else None,
+            barriers=None if self._keeps_edges else "aligned",
         )
 
     def generate(self, random: Random) -> Workload:
@@ -411,6 +413,10 @@ class ScriptFamily:
         pools = {}
         for name, node, source in sources:
             kind = node.output_type
+            has_splits = not node.parallelism_is_fixed
+            if isinstance(source, TableSource) and name not in inherited:
+                pools[name] = table_pool(source, samples.get(name), has_splits=has_splits)
+                continue
             origin = "of the program itself"
             own_splits: dict[str, int] = {}
             if name in inherited:
@@ -429,16 +435,9 @@ class ScriptFamily:
                 if self._has_real_ends:
                     found, own_splits = own_records(source, self.path.absolute().parent, MOST_RECORDS)
                 if found is None:
-                    found = local_records(name, source)
-                if found is None:
-                    found, origin = drawn_records(kind), "drawn from its type"
-                if found is None:
-                    raise FamilyError(
-                        f"{self.path}: the records of the source {name!r} are not on this machine: give some"
-                        f" with --sample {name}=FILE, lines of JSON, CSV or text"
-                    )
+                    found, origin = known_records(self.path, name, source, kind)
                 records = found
-            has_splits = not node.parallelism_is_fixed and not own_splits
+            has_splits = has_splits and not own_splits
             pools[name] = pool_of(records, origin, has_splits=has_splits, own_splits=own_splits)
         return pools
 
@@ -467,26 +466,25 @@ class ScriptFamily:
 
     def _look_at_graph(self) -> None:
         """Find out which vertices the job has, and which of them have the parallelism of the scenario."""
-        sizes: list[dict[str, int]] = []
         calm = calm_scenario(self, first_records(self.pools))
-        for size in _SIZES:
-            graph = World(self, replace(calm, parallelism=size)).job.build_graph()
-            sizes.append({vertex.name: vertex.parallelism for vertex in graph.vertices})
+        graphs = [World(self, replace(calm, parallelism=size)).job.build_graph() for size in (1, *_SIZES)]
+        single, *sizes = [{vertex.name: vertex.parallelism for vertex in graph.vertices} for graph in graphs]
         # Faults of sinks strike the last vertex.
-        vertices = sorted(graph.vertices, key=lambda vertex: not vertex.outputs)
+        vertices = sorted(graphs[-1].vertices, key=lambda vertex: not vertex.outputs)
         self.tasks: Vertices = {
             vertex.name: "keyed"
             if [each.get(vertex.name) for each in sizes] == [*_SIZES]
             else vertex.parallelism
             for vertex in vertices
         }
-        sources = [graph.vertices[edge.source] for vertex in vertices for edge in vertex.inputs]
+        sources = [graphs[-1].vertices[edge.source] for vertex in vertices for edge in vertex.inputs]
         edges = [edge.partitioner.kind for vertex in vertices for edge in vertex.inputs]
         self.mixes: bool = any(
             source.parallelism > 1 and kind is not PartitionerKind.FORWARD
             for source, kind in zip(sources, edges, strict=True)
         )
-        self._has_forward_edges = PartitionerKind.FORWARD in edges or PartitionerKind.RESCALE in edges
+        # An edge to an operator of one subtask is none where the other one has one as well: both are chained.
+        self._keeps_edges = single.keys() == sizes[0].keys() and not _PAIRED & {*edges}
 
 
 class _Tapped:

@@ -201,7 +201,7 @@ class UpgradeFamily:
 
         One is enough if it has the rows that are visible.
         """
-        recorded = None if scenario is None else self._kept_by(scenario)
+        recorded = None if scenario is None else kept_by(cast(Family, self), scenario)
         if scenario is None or recorded is None or recorded.is_overtaken:
             return []
         calm = replace(
@@ -234,20 +234,6 @@ class UpgradeFamily:
                 for split, own in calm.records.items()
             }
             yield replace(calm, records=behind)
-
-    def _kept_by(self, scenario: Scenario) -> RecordedCheckpoint | None:
-        """Return the checkpoint of a run from which the new version began; None: it never did."""
-        run = recorded_run(cast(Family, self), scenario)
-        kinds = [kind for _, kind, *_ in run.events]
-        if JOB_UPGRADED not in kinds:
-            return None
-        begun = kinds.index(JOB_UPGRADED)
-        attempt = next((each for each in run.events[begun:] if each[1] == ATTEMPT_STARTED), None)
-        before = [each for each in run.checkpoints if each.events_before <= begun]
-        restored = [
-            each for each in before if attempt and each.metadata.checkpoint_id == attempt[3]["restored"]
-        ]
-        return restored[-1] if restored else None
 
     # The comparison.
 
@@ -320,6 +306,19 @@ class UpgradeFamily:
             yield f"the versions differ without an upgrade: {self._difference}; {judged}"
         for family in (self._old.family, self._new.family):
             yield from family.order_notes()
+
+
+def kept_by(family: Family, scenario: Scenario) -> RecordedCheckpoint | None:
+    """Return the checkpoint of a run from which the new version of a family began; None: it never did."""
+    run = recorded_run(family, scenario)
+    kinds = [kind for _, kind, *_ in run.events]
+    if JOB_UPGRADED not in kinds:
+        return None
+    begun = kinds.index(JOB_UPGRADED)
+    attempt = next((each for each in run.events[begun:] if each[1] == ATTEMPT_STARTED), None)
+    before = [each for each in run.checkpoints if each.events_before <= begun]
+    restored = [each for each in before if attempt and each.metadata.checkpoint_id == attempt[3]["restored"]]
+    return restored[-1] if restored else None
 
 
 @cache

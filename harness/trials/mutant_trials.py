@@ -107,6 +107,9 @@ SCENARIOS: Final = 2000
 LONGEST_RUN_SECONDS: Final = 2.0
 """The processor time of a run. It takes milliseconds, however busy the machine is."""
 
+LONGEST_JUDGED_RUN_SECONDS: Final = 20.0
+"""The same where a family says itself what follows from the order of arrival: it runs the job many times."""
+
 SECONDS_TO_TELL: Final = 10.0
 """The same, once before a scenario is shrunk: a run that ends in it was stuck, and in no endless step."""
 
@@ -366,7 +369,7 @@ def failure_of(
 
     Args:
         continued: whether its checkpoints are restored and compared; None leaves that to the seed.
-        run_seconds: the processor time of the run; None stands for LONGEST_RUN_SECONDS.
+        run_seconds: the processor time of the run; None stands for what is usual for the family.
     """
     verdict, _ = tried(family, scenario, mutant, reach, continued, run_seconds)
     return None if verdict.passed else verdict
@@ -381,9 +384,12 @@ def tried(
     run_seconds: float | None = None,
 ) -> tuple[Verdict, History]:
     """Run a scenario as :func:`failure_of` does; return its verdict, and its history if it came to an end."""
+    if run_seconds is None:
+        settles = options_of(family).settles
+        run_seconds = LONGEST_JUDGED_RUN_SECONDS if settles else LONGEST_RUN_SECONDS
     with mutant.applied() if mutant else nullcontext(Reach()) as reached:
         try:
-            with _time_limit(LONGEST_RUN_SECONDS if run_seconds is None else run_seconds):
+            with _time_limit(run_seconds):
                 trial = try_scenario(family, scenario, twice=False, continued=continued)
             return trial.verdict, trial.history
         except RunTooLong:

@@ -47,7 +47,13 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.family_places import address_of
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import ROWS_FOUND, ROWS_WRITTEN, TRANSACTION_VISIBLE, History
+from onceproof.harness.model.history import (
+    ROWS_FOUND,
+    ROWS_WRITTEN,
+    TRANSACTION_VISIBLE,
+    History,
+    rows_at_end,
+)
 from onceproof.harness.model.program_family import ProgramFamily
 from onceproof.harness.model.scenario import Scenario, ScenarioError, from_json, to_json
 from onceproof.harness.model.seeds import is_checked_twice, is_continued
@@ -60,6 +66,7 @@ from onceproof.harness.trials.checkpoint_trials import FailedContinuation, faile
 from onceproof.harness.trials.control_runs import learned
 from onceproof.harness.trials.schemas import misfit_of
 from onceproof.harness.trials.supervision import Lost, judged_lost, lost_by, lost_outcome
+from onceproof.reports.notes import JUDGED
 
 SIMULATED: Final[System] = SimulatedSystem()
 CHECKED_SCENARIOS: Final = 10
@@ -143,6 +150,8 @@ def _tried(
         oracle = PythonOracle(family, scenario)
         history = within_tolerance(history, oracle)
         verdict = judge(scenario, history, oracle)
+        if judged := oracle.judge(rows_at_end(history), history):
+            history.statistics.notes += (f"{JUDGED}{judged}",)
         if phases := history.statistics.phase_milliseconds:
             phases["judge"] = (perf_counter() - begun) * 1000
     except Exception as error:

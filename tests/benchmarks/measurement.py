@@ -44,6 +44,7 @@ BENCHMARKS: Final[dict[str, str]] = {
     "windows": "tests.benchmarks.windows:measure",
     "campaign": "tests.benchmarks.campaign:measure",
     "nexmark": "tests.benchmarks.nexmark:measure",
+    "sql": "tests.benchmarks.sql:measure",
     "spark": "tests.benchmarks.spark:measure",
     "rescale": "tests.benchmarks.spark_rescale:measure",
     "postgres": "tests.benchmarks.postgres:measure",

@@ -7,12 +7,13 @@ Rules:
 - Each names the guarantee that it breaks. One that no scenario kills shows a gap in the harness.
 - Planted bugs wrap the engine's methods instead of copying them, so they follow changes of the engine.
 - ``bugs/`` has one module for each theme, which imports nothing of the tests: other processes load it by its
-  file, as they load a user's mutants.
+  file, as they load a user's mutants. So does ``sql_bugs/``, whose bugs name the scripts that find them.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -87,6 +88,7 @@ THEMES: Final = (
     "copies_and_ends",
 )
 """In the order in which the bugs are measured."""
+SQL_THEMES: Final = ("aggregates", "windows", "joins", "ranks", "changes")
 
 
 class BugOptions(TypedDict):
@@ -99,12 +101,22 @@ class BugOptions(TypedDict):
 @cache
 def built_in_mutants() -> tuple[Mutant, ...]:
     """Return all planted bugs, by theme, each with the file of its theme; their ids differ."""
+    return _mutants_in(FOLDER, THEMES)
+
+
+@cache
+def sql_mutants() -> tuple[Mutant, ...]:
+    """Return the planted bugs in nodes of tables, which scripts find and no built-in family."""
+    return _mutants_in(FOLDER.with_name("sql_bugs"), SQL_THEMES)
+
+
+def _mutants_in(folder: Path, themes: Sequence[str]) -> tuple[Mutant, ...]:
     found: dict[str, Mutant] = {}
-    for theme in THEMES:
-        for each in mutants_of(importlib.import_module(f"tests.planted.bugs.{theme}")):
+    for theme in themes:
+        for each in mutants_of(importlib.import_module(f"tests.planted.{folder.name}.{theme}")):
             if each.id in found:
                 raise MutantError(f"two mutants have the id {each.id!r}: an id names one")
-            found[each.id] = replace(each, path=str(FOLDER / f"{theme}.py"))
+            found[each.id] = replace(each, path=str(folder / f"{theme}.py"))
     return tuple(found.values())
 
 

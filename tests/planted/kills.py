@@ -17,7 +17,7 @@ from onceproof.harness.model.family_places import family_names, load_family, tur
 from onceproof.harness.model.mutants import Mutant
 from onceproof.harness.model.seeds import turn_order
 from onceproof.harness.trials.mutant_trials import SCENARIOS, Result, families_of, measure, measure_all
-from tests.planted.catalogue import built_in_mutants
+from tests.planted.catalogue import built_in_mutants, sql_mutants
 
 SEED: Final = 2
 RECORD: Final = Path(__file__).with_name("kills.json")
@@ -63,7 +63,7 @@ def main() -> None:
     """Write the record anew: what kills no longer where it is recorded is searched."""
     families = [load_family(name) for name in family_names()]
     known = recorded_kills() if RECORD.exists() else {}
-    mutants = {each.id: each for each in built_in_mutants()}
+    mutants = {each.id: each for each in (*built_in_mutants(), *sql_mutants())}
     kills = {
         name: known[name]
         for name, each in mutants.items()

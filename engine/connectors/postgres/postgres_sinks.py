@@ -186,10 +186,14 @@ class PostgresUpsertFunction(UpsertSinkFunction):
             connection.cursor() as cursor,
         ):
             entered = self._fence.enter(connection.execute)
-            cursor.executemany(self._statement, list(rows.values()))
+            self.write(cursor, rows)
             pipeline.sync()
             self._fence.require(entered, connection.execute)
         self._fence.written()
+
+    def write(self, cursor: Any, rows: Mapping[Hashable, Any]) -> None:
+        """Write the rows by a cursor, in its transaction."""
+        cursor.executemany(self._statement, list(rows.values()))
 
     def close(self) -> None:
         session, self._session = self._session, None

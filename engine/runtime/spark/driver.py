@@ -16,7 +16,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -37,6 +37,7 @@ from onceproof.engine.checkpoint.events import (
 )
 from onceproof.engine.checkpoint.metadata import CheckpointMetadata
 from onceproof.engine.errors import Ending
+from onceproof.engine.file_calls import joint_syncs
 from onceproof.engine.graph import JobGraph
 from onceproof.engine.job.channel_layout import Layout, layout_of
 from onceproof.engine.job.deployment import RestorePlan, plan_restores
@@ -53,7 +54,6 @@ from onceproof.engine.job.master import JobState
 from onceproof.engine.messages import (
     CHECKPOINT,
     SYNC_SAVEPOINT,
-    AcknowledgeCheckpoint,
     AttemptId,
     NotifyCheckpointComplete,
     Send,
@@ -233,8 +233,7 @@ class SparkExecution(JobDriver):
 
     def _finish_tasks(self) -> None:
         assert self.master.attempt is not None
-        for task in self._plans:
-            self._mailbox.append(TaskFinished(self.master.attempt, task))
+        self._mailbox.extend([TaskFinished(self.master.attempt, task) for task in self._plans])
 
     # An epoch.
 
@@ -243,11 +242,9 @@ class SparkExecution(JobDriver):
         self._rests_until_ms = 0
         self.wall_clock.ahead_ms = self._clocks.wall_ms() - self.now()
         self.master_event(TriggerRequested())
-        assert self._triggers, "no checkpoint was triggered although all tasks run"
         trigger = self._triggers[0]
         sources = [task for task in self._plans if not self.graph.vertices[task.vertex].inputs]
-        asked = self.requests.next()
-        drains = asked is not None and asked.drains
+        drains = (asked := self.requests.next()) is not None and asked.drains
         quotas = dict.fromkeys(sources, 0) if drains else self._pace.quotas(sources, self._ended)
         self._span = self._time.span(trigger.timestamp_ms, self.wall_clock.ahead_ms)
         self._epoch = Epoch(
@@ -283,12 +280,7 @@ class SparkExecution(JobDriver):
         if failure is not None:
             self._mailbox.append(replace(failure, attempt=attempt))
             return
-        self._ended = {
-            message.task
-            for report in reports
-            for message in report.messages
-            if isinstance(message, AcknowledgeCheckpoint) and message.finished
-        }
+        self._ended = {report.task for report in reports if report.has_ended}
         self._counted = {name: metric for report in reports for name, metric in report.metrics.items()}
         for report in reports:
             # The messages came with the driver's own Spark job, so they belong to this attempt.
@@ -304,16 +296,26 @@ class SparkExecution(JobDriver):
             self._rests_until_ms = self.now() + rest_ms(min(retries))
 
     def _commit(self, message: NotifyCheckpointComplete) -> None:
-        """Commit a completed checkpoint in place of the tasks."""
-        if message.attempt != self.master.attempt or self.master.state is not JobState.RUNNING:
-            return
-        self.probe(NOTIFIED, self.name_of(message.task), message.checkpoint_id)
-        self._settle(message.task)
+        """Commit a completed checkpoint in place of all tasks, whose notices follow one another."""
+        tasks = [message.task]
+        while self._mailbox and isinstance(self._mailbox[0], NotifyCheckpointComplete):
+            tasks.append(self._mailbox.popleft().task)
+        if message.attempt == self.master.attempt and self.master.state is JobState.RUNNING:
+            self._settle_all(tasks, lambda name: self.probe(NOTIFIED, name, message.checkpoint_id))
+
+    def _settle_all(self, tasks: Sequence[TaskId], begin: Callable[[str], None] = lambda task: None) -> bool:
+        """Settle subtasks, and sync the folders into which they commit once, at the end."""
+        with joint_syncs() as sync:
+            settled = []
+            for task in tasks:
+                begin(self.name_of(task))
+                settled.append(self._settle(task))
+            return self._done(tasks[0], sync) and all(settled)
 
     def _settle(self, task: TaskId) -> bool:
         """Commit what the latest checkpoint lists for a subtask; an error fails the task."""
         assert self._committer is not None
-        return self._done(task, self.name_of(task), partial(self._committer.settle, task, self._plans[task]))
+        return self._done(task, partial(self._committer.settle, task, self._plans[task]))
 
     def _conclude(self, completed: CheckpointMetadata) -> None:
         """Clean up after all commits of a checkpoint, and finish the job if all tasks have finished."""
@@ -328,18 +330,19 @@ class SparkExecution(JobDriver):
     def _sweep(self) -> bool:
         """Abort the uncommitted transactions of all sinks."""
         assert self._committer is not None
-        swept = self._done(next(iter(self._plans)), "sweeping", self._committer.sweep)
+        swept = self._done(next(iter(self._plans)), self._committer.sweep, "sweeping")
         self._has_losses = self._has_losses and not swept
         return swept
 
-    def _done(self, task: TaskId, name: str, work: Callable[[], None]) -> bool:
+    def _done(self, task: TaskId, work: Callable[[], None], name: str = "") -> bool:
         """Call user code in this process; return False where it raises, which fails the task."""
         try:
             work()
         except (KeyboardInterrupt, Ending):
             raise
         except BaseException as error:
-            self._mailbox.append(failure_of(cast(AttemptId, self.master.attempt), task, name, error))
+            named = name or self.name_of(task)
+            self._mailbox.append(failure_of(cast(AttemptId, self.master.attempt), task, named, error))
             return False
         return True
 
@@ -441,8 +444,7 @@ class SparkExecution(JobDriver):
         self._time = AttemptTime(None if latest is None else latest.timestamp)
         attempt = self.master.attempt
         assert attempt is not None
-        settled = [self._settle(task) for task in begin_with]
-        if all(settled) and self._sweep():
+        if self._settle_all(list(begin_with)) and self._sweep():
             self._mailbox.extend([TaskRunning(attempt, task) for task in begin_with])
 
     def cancel_tasks(self, effect: CancelTasks) -> None:
@@ -479,8 +481,6 @@ class SparkExecution(JobDriver):
     def job_failed(self, effect: JobFailed) -> None:
         """Keep the failure; the checkpoints stay, and a corrected job restores them."""
         self._failure = effect.cause
-
-    # Within.
 
     def name_of(self, task: TaskId) -> str:
         """Return the name of a task, as in ``map-0``."""

@@ -6,7 +6,8 @@ The rules this module lives by:
   calls ``settle``. It does what it would do in a restored task, so it is idempotent; it never sees a record.
 - Its commits are counted for each subtask, as a task counts its own.
 - Only when all subtasks have settled may the driver abort transactions, and then it may abort all others:
-  dead attempts have begun them, or attempts whose epoch is over.
+  dead attempts have begun them, or attempts whose epoch is over. One function of each operator does so, as if
+  it were the only subtask: each would look through what all have left.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class DriverCommitter:
         if task.vertex not in self._vertices:
             return
         restored = read_restore(plan, self._read, {}).operators
-        for operator_id, function, context in self._functions(task):
+        parallelism = self._graph.vertices[task.vertex].parallelism
+        for operator_id, function, context in self._functions(task, parallelism):
             state = restored.get(operator_id)
             context.restored_checkpoint_id = plan.checkpoint_id
             context.operator = None if state is None else state.operator
@@ -71,11 +73,12 @@ class DriverCommitter:
         """Abort all uncommitted transactions; raises the errors of the sink."""
         for vertex in self._graph.vertices:
             if vertex.index in self._vertices:
-                for subtask in range(vertex.parallelism):
-                    for _, function, _ in self._functions(TaskId(vertex.index, subtask)):
-                        function.abort_unlisted()
+                for _, function, _ in self._functions(TaskId(vertex.index, 0), 1):
+                    function.abort_unlisted()
 
-    def _functions(self, task: TaskId) -> Iterator[tuple[str, CommittingFunction, OperatorContext]]:
+    def _functions(
+        self, task: TaskId, parallelism: int
+    ) -> Iterator[tuple[str, CommittingFunction, OperatorContext]]:
         """Yield a new committing function of each operator of a subtask, with its id and context."""
         vertex = self._graph.vertices[task.vertex]
         now = self._clocks.steady_ms()
@@ -90,9 +93,9 @@ class DriverCommitter:
                 context = OperatorContext(
                     task_name=vertex.name,
                     subtask=task.subtask,
-                    parallelism=vertex.parallelism,
+                    parallelism=parallelism,
                     max_parallelism=vertex.max_parallelism,
-                    key_groups=key_group_range(vertex.max_parallelism, vertex.parallelism, task.subtask),
+                    key_groups=key_group_range(vertex.max_parallelism, parallelism, task.subtask),
                     attempt=self._sweeper,
                     clock=event.clock,
                     steady_clock=event.steady_clock,

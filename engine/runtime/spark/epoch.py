@@ -274,3 +274,8 @@ class Report(Struct, frozen=True):
     """What the task has counted in this epoch; None: the job is not monitored, or the task was not made."""
     scopes: Mapping[str, MetricScope] = {}
     """Where those metrics belong, by full name, if the job is monitored."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the subtask has processed all its input."""
+        return any(isinstance(each, AcknowledgeCheckpoint) and each.finished for each in self.messages)

@@ -4,6 +4,8 @@ Rules:
 
 - Spark's actions block, so a job runs in a thread of its own; the driver can wait with a timeout, and can
   cancel the job.
+- The subtasks of a Spark task make their files durable together, and only then does any of them report: apart
+  from that each would wait for the disk some four times. If that fails, all of them decline the checkpoint.
 - A buffer is one object for Spark's serializer: a shuffle of single records would take twice the time.
 - A failed job can be tried again, unless Spark has stopped, or the workers cannot import a module.
 - Spark's errors do not say which disk is full. It is that of its temporary folder, which is named here.
@@ -20,11 +22,13 @@ from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
+from msgspec.structs import replace
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import Broadcast, InheritableThread, SparkContext, TaskContext
 
 from onceproof.engine.errors import text_of
-from onceproof.engine.messages import AttemptId, TaskFailed, TaskId
+from onceproof.engine.file_calls import joint_syncs
+from onceproof.engine.messages import AcknowledgeCheckpoint, AttemptId, DeclineCheckpoint, TaskFailed, TaskId
 from onceproof.engine.runtime.garbage_collection import few_garbage_collections, freeze_loaded_objects
 from onceproof.engine.runtime.spark.epoch import Deployment, Epoch, Report
 from onceproof.engine.runtime.spark.stages import DRIVER, Parcel, Stages, partitions_of
@@ -68,9 +72,21 @@ class StageRun:
             yield _unmade(partition, spark_attempt, error)
             return
         tasks = deployment.stages.tasks[self._stage]
-        for place in range(partition, len(tasks), self._partitions):
-            run: SubtaskRun = deployment.subtask_class(deployment, self._epoch, tasks[place], spark_attempt)
-            yield from run.run(arrived.pop(place, ()))
+        reports: list[Report] = []
+        try:
+            with joint_syncs():
+                for place in range(partition, len(tasks), self._partitions):
+                    run: SubtaskRun = deployment.subtask_class(
+                        deployment, self._epoch, tasks[place], spark_attempt
+                    )
+                    for parcel in run.run(arrived.pop(place, ())):
+                        if parcel[0] == DRIVER:
+                            reports.append(parcel[-1])
+                        else:
+                            yield parcel
+        except OSError as error:
+            reports = [_declining(report, error) for report in reports]
+        yield from [(DRIVER, 0, 0, 0, report) for report in reports]
 
     def _address(self, parcel: Parcel, partition: int) -> int:
         """Return the partition of the next stage for a parcel; one that passes through may take any."""
@@ -78,6 +94,19 @@ class StageRun:
         if stage == self._stage + 1:
             return parcel[1] % self._next_partitions
         return (partition if stage == DRIVER else parcel[1]) % self._next_partitions
+
+
+def _declining(report: Report, error: OSError) -> Report:
+    """Return the report of a subtask whose files, or those beside them, have not become durable."""
+    place = f"{error.filename}: " if error.filename else ""
+    reason = f"{place}cannot be written: {error.strerror or error}"
+    messages = [
+        DeclineCheckpoint(message.attempt, message.task, message.checkpoint_id, reason)
+        if isinstance(message, AcknowledgeCheckpoint)
+        else message
+        for message in report.messages
+    ]
+    return replace(report, messages=tuple(messages))
 
 
 def _unmade(partition: int, spark_attempt: int, error: BaseException) -> Parcel:

@@ -314,7 +314,7 @@ class SubtaskRun:
         self.snapshot_taken(task, effect)
         began_ns = time.perf_counter_ns()
         encoded = encode_task_snapshot(effect.snapshot)
-        if self.storage.list(metadata_path(effect.checkpoint_id)):
+        if self.storage.exists(metadata_path(effect.checkpoint_id)):
             raise EpochIsOver(f"checkpoint {effect.checkpoint_id} is complete without {self.attempt}")
         try:
             handle = store_encoded(self.storage, effect.path, encoded)

@@ -1,18 +1,19 @@
-"""The ends of the jobs of programs: streams, results, and the connectors that the engine has of its own."""
+"""The ends of the jobs of programs: streams, results, and the tables of connectors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
-from onceproof.engine.functions import SinkFunction
+from onceproof.engine.connectors.sink import Sink
+from onceproof.engine.table.connectors.registry import CONNECTOR, lookup_of, sink_of, source_of
 from onceproof.engine.table.expressions.registry import FunctionFailed
-from onceproof.engine.table.plans import UnsupportedPlan
+from onceproof.engine.table.operators import KEY_TYPE, key_selector
 from onceproof.engine.table.python_values import from_python, row_from_python, row_to_python
-from onceproof.engine.table.table_ends import TableEnd
+from onceproof.engine.table.table_ends import MakeLookup, TableEnd
 from onceproof.engine.table.types import LogicalType
-from onceproof.engine.table.values import INSERT, KINDS, Change, row_encoder
+from onceproof.engine.table.values import INSERT, Change
 from onceproof.engine.types.row import Row
 from onceproof.engine.types.row_kind import RowKind
 from onceproof.engine.watermarks.strategy import WatermarkStrategy
@@ -74,36 +75,18 @@ class ToChange:
 
 
 class ToRow:
-    """Makes a Row of a change."""
+    """Makes a Row of a change; those that a program collects have no names, as in PyFlink."""
 
-    def __init__(self, kind: LogicalType) -> None:
-        self._kind = kind
+    def __init__(self, kind: LogicalType, has_names: bool = True) -> None:
+        self._kind, self._has_names = kind, has_names
         self._convert: Any = None
 
     def __call__(self, change: Change) -> Row:
         if self._convert is None:
-            self._convert = row_to_python(self._kind)
+            self._convert = row_to_python(self._kind, self._has_names)
         row: Row = self._convert(change[1])
         row.set_row_kind(RowKind(change[0]))
         return row
-
-
-class PrintSink(SinkFunction):
-    """Prints each change, as Flink's connector ``print`` does."""
-
-    def __init__(self, prefix: str, kind: LogicalType) -> None:
-        self._prefix, self._kind = prefix, kind
-
-    def invoke(self, value: Change, context: Any) -> None:
-        shown = ", ".join(str(each) for each in row_encoder(self._kind)(value[1]))
-        print(f"{self._prefix}{KINDS[value[0]]}[{shown}]")
-
-
-class DiscardingSink(SinkFunction):
-    """Drops each change (Flink: the connector ``blackhole``)."""
-
-    def invoke(self, value: Change, context: Any) -> None:
-        pass
 
 
 class ProgramTables:
@@ -113,26 +96,34 @@ class ProgramTables:
         self._streams = streams
         self.results: list[tuple[DataStream, TableEnd]] = []
         """The streams of sinks without a name, which the program reads."""
+        self.sinks: list[str] = []
+        """The names of the others."""
 
     def scan(
         self, environment: StreamExecutionEnvironment, table: TableEnd, watermarks: WatermarkStrategy | None
     ) -> DataStream:
         end = self._streams.get(table.name)
         if end is None:
-            raise UnsupportedPlan(f"a source of the connector {table.options.get('connector')}", table.name)
+            strategy = WatermarkStrategy.no_watermarks() if watermarks is None else watermarks
+            return environment.from_source(source_of(table), strategy, table.name)
         changes = end.stream
         if not end.are_changes:
             changes = changes.map(ToChange(end, table.type)).name(table.name)
         return changes if watermarks is None else changes.assign_timestamps_and_watermarks(watermarks)
 
     def sink(self, stream: DataStream, table: TableEnd) -> None:
-        connector = table.options.get("connector")
-        if connector == "vec" and not table.name:
+        if table.options.get(CONNECTOR) == "vec" and not table.name:
             self.results.append((stream, table))
-        elif connector == "print":
-            prefix = table.options.get("print-identifier", "")
-            stream.add_sink(PrintSink(f"{prefix}> " if prefix else "", table.type)).name(table.name)
-        elif connector == "blackhole":
-            stream.add_sink(DiscardingSink()).name(table.name)
-        else:
-            raise UnsupportedPlan(f"a sink of the connector {connector}", table.name)
+            return
+        self.sinks.append(table.name)
+        made, parallelism = sink_of(table)
+        if parallelism is not None and table.primary_key:
+            # The changes of a key stay in their order, whatever the parallelism of the query.
+            stream = stream.key_by(key_selector(table.primary_key), KEY_TYPE)
+        written = stream.sink_to(made) if isinstance(made, Sink) else stream.add_sink(made)
+        written.name(table.name)
+        if parallelism is not None:
+            written.set_parallelism(parallelism)
+
+    def lookup(self, table: TableEnd, keys: Sequence[int]) -> MakeLookup:
+        return lookup_of(table, keys)

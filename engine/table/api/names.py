@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
+from onceproof.engine.table import data_views
 from onceproof.engine.table.api import (
     descriptors,
     environment,
@@ -40,16 +41,20 @@ def _classes(*modules: Any) -> dict[str, Any]:
     }
 
 
-NAMES: Final[Mapping[str, Any]] = {
-    **_classes(descriptors, environment, expression, result, statement_set, table, types, window, udf),
+CLASSES: Final[Mapping[str, Any]] = {
+    **_classes(
+        descriptors, environment, expression, result, statement_set, table, types, window, udf, data_views
+    ),
     **{name: getattr(expression, name) for name in dir(expression) if name.startswith(("Json", "Time"))},
     **{name: getattr(udf, name) for name in ("udf", "udtf", "udaf", "udtaf")},
-    **expression.NAMES,
     "CloseableIterator": result.CloseableRows,
     "FunctionContext": FunctionContext,
     "Row": Row,
     "RowKind": RowKind,
 }
+EXPRESSIONS: Final[Mapping[str, Any]] = expression.NAMES
+"""Those of pyflink.table.expressions."""
+NAMES: Final[Mapping[str, Any]] = {**CLASSES, **EXPRESSIONS}
 
 
 @cache

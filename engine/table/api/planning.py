@@ -20,11 +20,16 @@ def use_planner(ask: AskPlanner | None) -> None:
         _PLANNERS.append(ask)
 
 
+def has_planner() -> bool:
+    """Return whether anybody is asked."""
+    return bool(_PLANNERS)
+
+
 def ask_planner(request: PlanRequest) -> Mapping[str, Any]:
     """Ask for a plan. Raises PlannerBroken if there is no planner."""
     if not _PLANNERS:
         raise PlannerBroken(
             "tables need Flink's planner: install it by `onceproof flink install`, and run the program by"
-            " `onceproof run`"
+            " `onceproof run` or `onceproof job run`"
         )
     return _PLANNERS[-1](request)

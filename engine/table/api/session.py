@@ -8,16 +8,18 @@ Rules:
 - Streams and rows of the program become declared tables of the connector ``vec``, whose rows the job takes
   from the stream (``ends.py``).
 - A query becomes operators of the stream environment of its tables, so streams and tables are one job.
+- Options of the job that are set for tables, such as the interval of checkpoints, count for the environment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
+from onceproof.engine.configuration import Configuration
 from onceproof.engine.table.api.descriptors import ExplainDetail, TableConfig
 from onceproof.engine.table.api.ends import ProgramTables, StreamEnd, ToRow
 from onceproof.engine.table.api.planning import ask_planner
@@ -29,6 +31,9 @@ from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.engine.table.user_functions import PythonFunction
+
+_OF_JOBS: Final = ("execution.", "parallelism.", "pipeline.", "restart-strategy", "state.")
+"""How options begin that say how the job runs."""
 
 
 class Insert(Struct, frozen=True):
@@ -50,6 +55,8 @@ class Session:
     def __init__(self, environment: StreamExecutionEnvironment, options: Mapping[str, str]) -> None:
         self.environment = environment
         self.config = TableConfig(options)
+        self._given = dict(options)
+        """What the environment has already."""
         self.functions: dict[str, PythonFunction] = {}
         self.streams: dict[str, StreamEnd] = {}
         self._effects: list[Recorded] = []
@@ -85,11 +92,23 @@ class Session:
         """Add the operators of a plan to the stream environment."""
         request, functions = self._request(target)
         plan = read_plan(ask_planner(request)["plan"])
+        self._configure_job()
         tables = ProgramTables(self.streams)
         called: dict[str, Any] = {**functions, **self.functions}
         settings = TableSettings({"table.local-time-zone": "UTC", **self.config.to_map()}, called)
         translate(plan, tables, self.environment, settings)
         return tables
+
+    def _configure_job(self) -> None:
+        """Hand options that were set since then to the stream environment. Raises ConfigurationError."""
+        found = self.config.to_map()
+        changed = {
+            key: value
+            for key, value in found.items()
+            if key.startswith(_OF_JOBS) and self._given.get(key) != value
+        }
+        self.environment.configure(Configuration.from_mapping(changed))
+        self._given = found
 
     def result_of(self, target: Mapping[str, Any]) -> tuple[DataStream, TableEnd]:
         """Add a query to the job; return the stream of its changes, and what they are."""
@@ -112,18 +131,18 @@ class Session:
     def execute_table(self, table: Recorded) -> TableResult:
         """Run a job that reads a table."""
         stream, end = self.result_of({"table": table})
-        found = stream.map(ToRow(end.type)).execute_and_collect()
+        found = stream.map(ToRow(end.type, has_names=False)).execute_and_collect()
         columns = [(field.name, str(field.type)) for field in end.type.fields]
         return TableResult(columns, CloseableRows(found, getattr(found, "close", None)))
 
-    def attach(self, inserts: Sequence[Insert]) -> None:
-        """Add INSERTs to the job."""
-        self._translated({"inserts": _forms(inserts)})
+    def attach(self, inserts: Sequence[Insert]) -> list[str]:
+        """Add INSERTs to the job; return the names of their sinks."""
+        return self._translated({"inserts": _forms(inserts)}).sinks
 
     def execute_inserts(self, inserts: Sequence[Insert]) -> TableResult:
-        """Run a job of INSERTs."""
-        self.attach(inserts)
-        return TableResult(client=self.environment.execute_async("insert"))
+        """Run a job of INSERTs, which has the name that Flink gives it."""
+        sinks = self.attach(inserts)
+        return TableResult(client=self.environment.execute_async(f"insert-into_{','.join(sinks)}"))
 
 
 def _forms(inserts: Sequence[Insert]) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onceproof.engine.graph import InvalidJob
 from onceproof.engine.table.api.expression import Expression
 from onceproof.engine.table.api.recorded import Recorded
 from onceproof.engine.table.api.types import DataType, logical_of
@@ -75,6 +74,62 @@ class TableAggregateFunction(AggregateFunction):
     def emit_value(self, accumulator: Any) -> Any:
         """Yield the rows of an accumulator."""
         raise NotImplementedError
+
+
+class VectorizedAggregate(AggregateFunction):
+    """Calls an aggregate function of pandas, which takes a Series for each column of a group.
+
+    Flink plans one over windows alone; there each is called once for each window.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def is_deterministic(self) -> bool:
+        """Return what the function says of itself."""
+        return not isinstance(self._function, AggregateFunction) or self._function.is_deterministic()
+
+    def open(self, function_context: FunctionContext) -> None:
+        """Open the function."""
+        if isinstance(self._function, AggregateFunction):
+            self._function.open(function_context)
+
+    def create_accumulator(self) -> list[Any]:
+        """Return a group without rows."""
+        return []
+
+    def accumulate(self, accumulator: list[Any], *args: Any) -> None:
+        """Add a row."""
+        accumulator.append(args)
+
+    def retract(self, accumulator: list[Any], *args: Any) -> None:
+        """Take a row out."""
+        accumulator.remove(args)
+
+    def merge(self, accumulator: list[Any], accumulators: Any) -> None:
+        """Add the rows of other groups."""
+        for other in accumulators:
+            accumulator += other
+
+    def get_value(self, accumulator: list[Any]) -> Any:
+        """Return the result of the group; None if it has no rows."""
+        if not accumulator:
+            return None
+        import pandas
+
+        columns = [pandas.Series(list(column)) for column in zip(*accumulator, strict=True)]
+        if not isinstance(self._function, AggregateFunction):
+            return _plain(self._function(*columns))
+        inner = self._function.create_accumulator()
+        self._function.accumulate(inner, *columns)
+        return _plain(self._function.get_value(inner))
+
+
+def _plain(value: Any) -> Any:
+    """Return numbers of numpy as those of Python."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value.item() if hasattr(value, "item") else value
 
 
 class UserFunction(Recorded):
@@ -187,7 +242,8 @@ def _aggregate(
     if f is None:
         return lambda given: _aggregate(kind, given, result, accumulator, deterministic, name, form)
     if form == "pandas":
-        raise InvalidJob("aggregate functions of pandas are not supported: give an AggregateFunction")
+        name = name or getattr(f, "__name__", type(f).__name__)
+        f, accumulator = VectorizedAggregate(f), "ARRAY<BYTES>"
     if result is None:
         result = f.get_result_type()
     if accumulator is None:

@@ -263,7 +263,7 @@ def translate_group_window(
     attributes = node.attributes
     if node.option("table.exec.mini-batch.enabled") == "true":
         raise UnsupportedPlan("a group window aggregate with mini-batch")
-    spec = _spec_of(
+    spec = group_window_spec(
         node,
         translation.settings,
         tuple(read_calls(attributes["aggCalls"], given.type, attributes["needRetraction"])),
@@ -273,7 +273,10 @@ def translate_group_window(
     return translation.keyed(node, given, spec.grouping, make)
 
 
-def _spec_of(node: Node, settings: TableSettings, calls: tuple[AggregateCall, ...]) -> GroupWindowSpec:
+def group_window_spec(
+    node: Node, settings: TableSettings, calls: tuple[AggregateCall, ...]
+) -> GroupWindowSpec:
+    """Return what a node says of its windows."""
     attributes = node.attributes
     window, grouping = attributes["window"], tuple(attributes["grouping"])
     kinds = {"TUMBLING": ("TUMBLE", "size", "size"), "SLIDING": ("HOP", "size", "slide")}

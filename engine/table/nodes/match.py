@@ -2,15 +2,13 @@
 
 Rules:
 
-- Rows wait for the watermark and are matched by time, then by the further ORDER BY columns, then by arrival.
-  A row whose time is not after the watermark is dropped. In processing time a row is matched at once, or with
-  further columns, with all of its millisecond.
+- When a row is matched is a matter of ``engine/cep/matching.py``; its order is that of the further ORDER BY
+  columns. Late rows are dropped.
 - A variable without a condition matches every row. Quantifiers are greedy unless they say otherwise, except
   where there is nothing to be greedy about (``?`` and ``{n}``), and a loop takes rows that follow each other.
 - A match is one row: the partition, then MEASURES.
 
-State: rows by time, and the matches under way as the automaton stores them. Flink: StreamExecMatch,
-CepOperator.
+State: that of the matching. Flink: StreamExecMatch.
 """
 
 from __future__ import annotations
@@ -21,14 +19,16 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from onceproof.engine.cep.automaton import Automaton, MatchState
+from onceproof.engine.cep.automaton import Automaton, Match
+from onceproof.engine.cep.matching import Matching, MatchStates
 from onceproof.engine.cep.pattern import Pattern
 from onceproof.engine.cep.skipping import AfterMatchSkipStrategy
+from onceproof.engine.durations import Duration
 from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.expressions.rex import Call, Expression, Literal, Symbol, read_expression
 from onceproof.engine.table.nodes.match_expressions import MatchExpressions, MatchScene
 from onceproof.engine.table.nodes.windows import NO_ROWTIME
-from onceproof.engine.table.operators import Emit, TableContext, TableFunction, add_row
+from onceproof.engine.table.operators import Emit, TableContext, TableFunction
 from onceproof.engine.table.ordering import SortField, read_order, sort_key
 from onceproof.engine.table.plans import Node, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
@@ -82,81 +82,38 @@ class MatchRecognize(TableFunction):
         self._time = spec.order[0].index
         self._is_rowtime = spec.is_rowtime
         further = spec.order[1:]
-        self._order = sort_key(further, types) if further else None
+        self._sort = partial(sorted, key=sort_key(further, types)) if further else None
 
     def start(self, context: TableContext) -> None:
         self._context = context
-        self._timers = context.timers
-        self._matches = context.value_state("computationStates")
-        self._waiting = context.map_state("eventQueuesState")
+        states = MatchStates(
+            context.map_state("eventQueuesState"),
+            context.value_state("computationStates"),
+            context.map_state("eventsState"),
+        )
+        self._matching = Matching(self._automaton, states, context.timers, self, self._is_rowtime, self._sort)
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
-        if not self._is_rowtime:
-            now = self._timers.current_processing_time()
-            if self._order is None:
-                state = self._automaton.load(self._matches.value())
-                self._match(state, now, [row], emit)
-                self._store(state)
-            else:
-                self._wait(now, row)
-            return
-        nanos = row[self._time]
+        self._emit = emit
+        nanos = row[self._time] if self._is_rowtime else 0
         if nanos is None:
             raise FunctionFailed(NO_ROWTIME)
-        time = nanos // NANOS_PER_MS
-        if time > self.moment.watermark:
-            self._wait(time, row)
-
-    def _wait(self, time: int, row: Row) -> None:
-        if add_row(self._waiting, time, row):
-            self._register(time)
-
-    def _register(self, time: int) -> None:
-        self._context.wake_at(time, self._is_rowtime)
+        self._matching.add(row, nanos // NANOS_PER_MS)
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
-        watermark = self.moment.watermark
-        state = self._match_until(watermark, emit)
-        self._advance(state, watermark, emit)
-        self._store(state)
+        self._emit = emit
+        self._matching.on_timer(timestamp)
 
     def on_processing_time(self, timestamp: int, emit: Emit) -> None:
-        state = self._match_until(timestamp, emit)
-        self._advance(state, timestamp, emit)
-        self._store(state)
+        self.on_event_time(timestamp, emit)
 
-    def _match_until(self, limit: int, emit: Emit) -> MatchState:
-        state = self._automaton.load(self._matches.value())
-        for time in sorted([each for each, _ in self._waiting.items() if each <= limit]):
-            rows = [tuple(row) for row in self._waiting.get(time)]
-            if self._order is not None:
-                rows.sort(key=self._order)
-            self._match(state, time, rows, emit)
-            self._waiting.remove(time)
-        return state
+    def matched(self, match: Match, timestamp: int) -> None:
+        """Emit the row of a match."""
+        scene = MatchScene(match, timestamp)
+        self._emit((INSERT, (*self._context.key, *[measure(scene) for measure in self._measures])))
 
-    def _match(self, state: MatchState, time: int, rows: Sequence[Row], emit: Emit) -> None:
-        automaton = self._automaton
-        self._advance(state, time, emit)
-        for row in rows:
-            for match in automaton.process(state, row, time):
-                self._emit(MatchScene(match, time), emit)
-            if automaton.window_ms and any(each.started_at == time for each in state.partials.items):
-                self._register(time + automaton.window_ms)
-
-    def _advance(self, state: MatchState, time: int, emit: Emit) -> None:
-        for match in self._automaton.advance_time(state, time)[0]:
-            self._emit(MatchScene(match, time), emit)
-
-    def _emit(self, scene: MatchScene, emit: Emit) -> None:
-        emit((INSERT, (*self._context.key, *[measure(scene) for measure in self._measures])))
-
-    def _store(self, state: MatchState) -> None:
-        data = state.to_data()
-        if data is None:
-            self._matches.clear()
-        else:
-            self._matches.update(data)
+    def timed_out(self, match: Match, timestamp: int) -> None:
+        """Do nothing: SQL shows complete matches only."""
 
 
 def _pattern(spec: MatchSpec, expressions: MatchExpressions) -> Pattern:
@@ -168,7 +125,7 @@ def _pattern(spec: MatchSpec, expressions: MatchExpressions) -> Pattern:
         if pattern is None:
             pattern = Pattern.begin(variable.name, spec.skip)
             if spec.within_ms:
-                pattern.within(spec.within_ms)
+                pattern.within(Duration.of_millis(spec.within_ms))
         else:
             pattern = pattern.next(variable.name)
         if (definition := spec.definitions.get(variable.name)) is not None:
@@ -176,7 +133,7 @@ def _pattern(spec: MatchSpec, expressions: MatchExpressions) -> Pattern:
         _quantify(pattern, variable)
     assert pattern is not None
     if spec.within_ms:
-        pattern.within(spec.within_ms)
+        pattern.within(Duration.of_millis(spec.within_ms))
     return pattern
 
 

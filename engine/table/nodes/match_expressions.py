@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from onceproof.engine.cep.automaton import Match
-from onceproof.engine.cep.conditions import ConditionContext
+from onceproof.engine.cep.conditions import ConditionContext, IterativeCondition
 from onceproof.engine.table.aggregates.registry import AggregateCall, create_aggregate, load_aggregates
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, compile_expression
 from onceproof.engine.table.expressions.rex import (
@@ -76,14 +76,25 @@ class DefineScene:
 
     def __init__(self, row: Row, context: ConditionContext, variable: str, before: Sequence[str]) -> None:
         self.row, self._context, self._variable, self._before = row, context, variable, before
-        self.timestamp = context.timestamp
+        self.timestamp = context.timestamp()
 
     def rows(self, variable: str) -> Sequence[Row]:
         if variable == ALL_ROWS:
-            matched = [row for name in self._before for row in self._context.events_for(name)]
+            matched = [row for name in self._before for row in self._context.get_events_for_pattern(name)]
             return [*matched, self.row]
-        rows = self._context.events_for(variable)
+        rows = self._context.get_events_for_pattern(variable)
         return [*rows, self.row] if variable == self._variable else rows
+
+
+class _Definition(IterativeCondition):
+    """A condition of DEFINE; NULL is FALSE."""
+
+    def __init__(self, evaluate: Evaluate, variable: str, before: Sequence[str]) -> None:
+        self._evaluate: Any = evaluate
+        self._variable, self._before = variable, before
+
+    def filter(self, value: Row, ctx: ConditionContext) -> bool:
+        return self._evaluate(DefineScene(value, ctx, self._variable, self._before)) is True
 
 
 class _Located(PatternRef, frozen=True):
@@ -162,12 +173,9 @@ class MatchExpressions:
         """Return the function from a match to a column of MEASURES."""
         return self._compiled(data)  # type: ignore[return-value]
 
-    def condition(
-        self, data: Mapping[str, Any], variable: str, before: Sequence[str]
-    ) -> Callable[[Row, ConditionContext], bool]:
-        """Return the condition of a variable; NULL is FALSE."""
-        evaluate: Any = self._compiled(data, variable)
-        return lambda row, context: evaluate(DefineScene(row, context, variable, before)) is True
+    def condition(self, data: Mapping[str, Any], variable: str, before: Sequence[str]) -> IterativeCondition:
+        """Return the condition of a variable."""
+        return _Definition(self._compiled(data, variable), variable, before)
 
     def _leaf(self, ref: PatternRef, own: str) -> Evaluate:
         leaf: Any

@@ -12,7 +12,7 @@ from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.nodes.sink_materialize import materialize
 from onceproof.engine.table.operators import Emit, TableFunction
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.table_ends import sink_end
+from onceproof.engine.table.table_ends import WRITING_METADATA, sink_end
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.types import BINARIES, LONGEST, TEXTS, Field
 from onceproof.engine.table.values import Row
@@ -114,13 +114,17 @@ def translate_sink(node: Node, inputs: Sequence[TableStream], translation: Trans
     """Check the rows, and hand the stream to the sink of the table."""
     (given,) = inputs
     end = sink_end(node)
-    columns = [(place, each.name) for place, each in enumerate(end.type.fields) if not each.type.nullable]
+    for ability in node.attributes["dynamicTableSink"].get("abilities", ()):
+        if ability["type"] != WRITING_METADATA:
+            raise UnsupportedPlan(f"a sink with {ability['type']}")
+    fields = end.columns.fields
+    columns = [(place, each.name) for place, each in enumerate(fields) if not each.type.nullable]
     length = node.option(LENGTH, "IGNORE")
     if length not in ("IGNORE", "ERROR", "TRIM_PAD"):
         raise UnsupportedPlan(f"{LENGTH} {length}")
     if node.option(NESTED, "IGNORE") != "IGNORE":
         raise UnsupportedPlan(f"{NESTED} {node.option(NESTED)}")
-    rules = [] if length == "IGNORE" else _length_rules(end.type.fields)
+    rules = [] if length == "IGNORE" else _length_rules(fields)
     if columns or rules:
         drops = node.option(NOT_NULL) == "DROP"
         make = partial(ConstraintEnforcer, columns, drops, rules, length == "TRIM_PAD")

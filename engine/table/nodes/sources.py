@@ -12,7 +12,7 @@ from onceproof.engine.operators.base import Operator, OperatorContext
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, compile_expression
 from onceproof.engine.table.operators import Moment
 from onceproof.engine.table.plans import Node, UnsupportedPlan
-from onceproof.engine.table.table_ends import source_end
+from onceproof.engine.table.table_ends import READING_METADATA, source_end
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import TableStream, Translation, translator
 from onceproof.engine.table.values import NANOS_PER_MS, Change
@@ -55,6 +55,8 @@ def translate_scan(node: Node, inputs: Sequence[TableStream], translation: Trans
     """Ask for the stream of the table."""
     strategy = None
     for ability in node.attributes["scanTableSource"].get("abilities", ()):
+        if ability["type"] == READING_METADATA:
+            continue
         if ability["type"] != _WATERMARKS:
             raise UnsupportedPlan(f"a source with {ability['type']}")
         interval_ms = translation.environment.get_config().get_auto_watermark_interval()

@@ -97,8 +97,11 @@ def translate_union(node: Node, inputs: Sequence[TableStream], translation: Tran
 
 @translator("exchange", 1)
 def translate_exchange(node: Node, inputs: Sequence[TableStream], translation: Translation) -> TableStream:
-    """Pass the input on: the stateful node behind it sends rows to the owner of their key."""
+    """Pass the input on: the stateful node behind it sends rows to the owner of their key.
+
+    Its type says what is a time attribute, which that of a source with watermarks of its own does not.
+    """
     for each in node.distributions:
         if each.kind not in _EXCHANGES:
             raise UnsupportedPlan(f"an exchange by {each.kind}")
-    return inputs[0]
+    return TableStream(inputs[0].stream, node.output)

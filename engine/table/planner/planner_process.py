@@ -28,6 +28,16 @@ JAVA_SOURCES: Final = (CLIENT / "DeclaredTableFactory.java",)
 FACTORY: Final = "onceproof.DeclaredTableFactory"
 """The class that the jar of the planner names as a factory of tables."""
 _ENDS_S: Final = 10.0
+_REMEDIES: Final[Mapping[str, str]] = {
+    "doesn't support consuming": "the query corrects rows that it has written, and this sink only appends:"
+    " declare a PRIMARY KEY and a connector that writes by key (upsert-kafka, jdbc), or a format that holds"
+    " changes (debezium-json)",
+    "please declare primary key": "without one it cannot find the row that a change replaces",
+    "No match found for function signature": "a program registers functions of its own, by"
+    " create_temporary_function",
+    "Can not serialize ExecNode": "Flink makes no compiled plan of this operation, which the engine would run",
+}
+"""What to do, by the words of the planner that do not say it."""
 ANSWERS_S: Final = 600.0
 """How long an answer may take: it only ends a planner that hangs, on a machine however slow."""
 
@@ -48,7 +58,9 @@ class PlanningFailed(ValueError):
     """The planner refuses a statement. The message is one line: the phase and the planner's own words."""
 
     def __init__(self, error: Mapping[str, Any], schema: list[list[str]] | None = None) -> None:
-        super().__init__(f"Flink's planner refuses it ({error['phase']}): {error['message']}")
+        message = str(error["message"])
+        remedy = next((f"; {remedy}" for words, remedy in _REMEDIES.items() if words in message), "")
+        super().__init__(f"Flink's planner refuses it ({error['phase']}): {message}{remedy}")
         self.error = dict(error)
         """phase, class, message, and perhaps cause and wrapper."""
         self.schema = schema

@@ -23,7 +23,7 @@ from onceproof.harness.model.history import Row
 
 RowCounts: TypeAlias = Counter[Row]
 ADDED: Final = "+I"
-_ADDS: Final = (ADDED, "+U")
+ADDS: Final = (ADDED, "+U")
 
 
 class Sink(Struct, frozen=True):
@@ -100,7 +100,7 @@ def _apply(sink: Sink, identity: Row, changes: Sequence[Row], found: Applied) ->
             continue
         found.gaps += [(*identity, each) for each in range(number + 1, change[-1])]
         number = change[-1]
-        if change[0] in _ADDS:
+        if change[0] in ADDS:
             there = [*(there if sink.key is None else ()), change]
         elif there:
             there.pop()

@@ -11,15 +11,18 @@ Rules:
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import ClassVar, Final
 
 from sqlglot import exp, parse_one, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
+from onceproof.harness.scripts.sql.group_windows import without_group_windows
+from onceproof.harness.scripts.sql.translated_functions import FUNCTIONS, translated_function
 from onceproof.harness.scripts.sql.windows import Untranslatable, WindowView, without_windows
 
-_KNOWN: Final = frozenset(
+KNOWN: Final = frozenset(
     {
         exp.Anonymous,
         exp.Insert,
@@ -99,24 +102,52 @@ _KNOWN: Final = frozenset(
         exp.Ordered,
         exp.Limit,
         exp.Extract,
+        exp.Year,
+        exp.Month,
+        exp.Hour,
+        exp.Minute,
+        exp.Second,
+        exp.Replace,
+        exp.RegexpExtract,
+        exp.Exists,
+        exp.Lag,
+        exp.FirstValue,
+        exp.LastValue,
+        exp.Greatest,
+        exp.Least,
+        exp.Concat,
+        exp.Ceil,
+        exp.Floor,
+        exp.Exp,
+        exp.Ln,
+        exp.Sqrt,
+        exp.Sin,
+        exp.Cos,
     }
 )
 """The expressions of sqlglot that mean the same."""
 _NUMBERS: Final = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-_TYPES: Final = frozenset({*_NUMBERS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"})
+_TEXTS: Final = ("VARCHAR", "TEXT")
+_TYPES: Final = frozenset({*_NUMBERS, *_TEXTS, "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP"})
 _INTEGERS: Final = "('TINYINT', 'SMALLINT', 'INTEGER', 'BIGINT', 'HUGEINT')"
 _FIELDS: Final = frozenset({"YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND"})
 """The parts of a time that both number alike."""
-_TIMES: Final = ("TO_TIMESTAMP_LTZ",)
-_US_OF_DIGITS: Final = {"0": 1_000_000, "3": 1_000}
 DIVIDED: Final = "flink_divided"
 AVERAGE: Final = "flink_average"
+TEXT: Final = "flink_text"
+_TEXT_MACRO: Final = (
+    f"CREATE MACRO {TEXT}(a) AS CASE WHEN typeof(a) IN {_INTEGERS[:-1]}, 'VARCHAR', 'DATE', '\"NULL\"')"
+    " THEN CAST(a AS VARCHAR) ELSE error('a text of another type') END"
+)
+"""Of the other types Flink has another text, so they have none here."""
 INTEGER_MACROS: Final = (
+    _TEXT_MACRO,
     f"CREATE MACRO {DIVIDED}(a, b) AS a // b",
     f"CREATE MACRO {AVERAGE}(a) AS sum(a) // count(a)",
 )
 """Those of a script that has integers only: // cuts toward zero."""
 MACROS: Final = (
+    _TEXT_MACRO,
     f"CREATE MACRO {DIVIDED}(a, b) AS CASE WHEN typeof(a) IN {_INTEGERS} AND typeof(b) IN {_INTEGERS}"
     " THEN trunc(a / b) ELSE a / b END",
     f"CREATE MACRO {AVERAGE}(a) AS CASE WHEN typeof(any_value(a)) IN {_INTEGERS} THEN trunc(avg(a))"
@@ -131,6 +162,10 @@ class Flink(Dialect):
         """Names are quoted by backticks."""
 
         IDENTIFIERS: ClassVar = ["`"]
+        # SESSION is a function, too.
+        KEYWORDS: ClassVar = {
+            word: kind for word, kind in tokens.Tokenizer.KEYWORDS.items() if word != "SESSION"
+        }
         QUOTES: ClassVar = ["'"]
 
 
@@ -149,6 +184,7 @@ class Translated:
             tree = parse_one(text, dialect=Flink)
         except SqlglotError:
             raise Untranslatable("a statement that sqlglot does not read") from None
+        self.views += without_group_windows(tree, first_view + len(found))
         for node in tree.walk():
             _check(node)
         self.divides = tree.find(exp.Div, exp.Avg) is not None
@@ -192,19 +228,31 @@ def _kind_of(node: exp.Expr) -> str:
 
 def _check(node: exp.Expr) -> None:
     match node:
-        case exp.Anonymous() if node.name.upper() not in _TIMES:
+        case exp.Anonymous() if node.name.upper() not in FUNCTIONS:
             raise Untranslatable(f"the function {node.name}")
         case exp.Cast() if str(node.to.this.value).upper() not in _TYPES:
             raise Untranslatable(f"a cast to {node.to.sql()}")
+        case exp.Cast() if node.to.expressions and str(node.to.this.value).upper() in _TEXTS:
+            raise Untranslatable(f"a cast to {node.to.sql()}")
+        case exp.FirstValue() | exp.LastValue() if not isinstance(node.parent, exp.Window):
+            raise Untranslatable(f"{node.sql()[:40]!r} without OVER: it depends on the order of arrival")
+        case exp.Floor() if node.args.get("to") or node.args.get("decimals"):
+            raise Untranslatable(f"{node.sql()[:40]!r}")
+        case exp.Ceil() if node.args.get("to") or node.args.get("decimals"):
+            raise Untranslatable(f"{node.sql()[:40]!r}")
+        case exp.Select() if not node.args.get("group") and _is_scalar(node) and _aggregates(node):
+            raise Untranslatable("an aggregate in a subquery that is a value")
         case exp.Extract() if node.name.upper() not in _FIELDS:
             raise Untranslatable(f"EXTRACT of {node.name}")
         case exp.Avg() if isinstance(node.this, exp.Distinct) or isinstance(node.parent, exp.Filter):
             raise Untranslatable("AVG of DISTINCT values or with FILTER")
         case exp.Table() if node.args.get("version") is not None:
             raise Untranslatable("a temporal join")
+        case exp.Replace() if not node.expression.is_string or not node.expression.name:
+            raise Untranslatable("REPLACE of what is not a constant text")
         case exp.Limit() if not node.parent or node.parent.args.get("order") is None:
             raise Untranslatable("LIMIT without an order")
-    if type(node) not in _KNOWN:
+    if type(node) not in KNOWN:
         raise Untranslatable(f"{node.sql()[:40]!r}")
 
 
@@ -219,23 +267,43 @@ def _changed(node: exp.Expr) -> exp.Expr:
         return exp.Cast(
             this=exp.Anonymous(this="trunc", expressions=[node.this.transform(_changed)]), to=node.to
         )
-    if isinstance(node, exp.Anonymous) and node.name.upper() in _TIMES:
-        return _time_of(node)
+    if isinstance(node, exp.Cast) and str(node.to.this.value).upper() in _TEXTS:
+        return exp.Anonymous(this=TEXT, expressions=[node.this.transform(_changed)])
+    if isinstance(node, exp.FirstValue | exp.LastValue):
+        # In Flink a NULL is no value.
+        return exp.IgnoreNulls(this=type(node)(this=node.this.transform(_changed)))
+    if isinstance(node, exp.Greatest | exp.Least):
+        return _of_all(node)
+    if isinstance(node, exp.Concat):
+        parts = [each.transform(_changed) for each in node.expressions]
+        return exp.Paren(this=reduce(lambda left, right: exp.DPipe(this=left, expression=right), parts))
+    if isinstance(node, exp.RegexpExtract):
+        # sqlglot takes the group, which stands third in Flink, for the place where to begin.
+        given = [node.this, node.expression, node.args.get("position")]
+        return translated_function("REGEXP_EXTRACT", [each.transform(_changed) for each in given if each])
+    if isinstance(node, exp.Anonymous):
+        return translated_function(node.name, [each.transform(_changed) for each in node.expressions])
     if isinstance(node, exp.Select) and not node.args.get("group") and _aggregates(node):
         some = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
         node.having(some, copy=False)
     return node
 
 
-def _time_of(call: exp.Anonymous) -> exp.Expr:
-    """Return the time of a number of seconds or milliseconds."""
-    arguments = call.expressions
-    digits = arguments[1].name if len(arguments) > 1 else "3"
-    if digits not in _US_OF_DIGITS:
-        raise Untranslatable(f"the function {call.sql()[:40]}")
-    scale = exp.Literal.number(_US_OF_DIGITS[digits])
-    value = exp.Mul(this=exp.Paren(this=arguments[0].transform(_changed)), expression=scale)
-    return exp.Anonymous(this="make_timestamp", expressions=[value])
+def _of_all(node: exp.Greatest | exp.Least) -> exp.Expr:
+    """Return the greatest or least of values, NULL if one is NULL."""
+    values = [each.transform(_changed) for each in (node.this, *node.expressions)]
+    tests = [exp.Is(this=each.copy(), expression=exp.Null()) for each in values]
+    call = exp.Anonymous(this=type(node).__name__.lower(), expressions=values)
+    return exp.Case(ifs=[exp.If(this=exp.or_(*tests), true=exp.Null())], default=call)
+
+
+def _is_scalar(select: exp.Select) -> bool:
+    """Return whether a SELECT is the value of an expression."""
+    above = select.parent
+    return isinstance(above, exp.Subquery) and not isinstance(
+        above.parent,
+        exp.From | exp.Join | exp.CTE | exp.SetOperation | exp.Subquery | exp.In | exp.Exists | exp.Insert,
+    )
 
 
 def _aggregates(select: exp.Select) -> bool:

@@ -2,11 +2,11 @@
 
 Rules:
 
-- Few distinct values, so keys meet; NULL where a column may be; rows that come twice.
+- Values are those of `drawn_values.py`; NULL where a column may be; rows that come twice.
 - Event times advance by steps of the plan's own windows and intervals and by less, and some lie exactly at
   such a boundary or next to it. Rows are out of order as far as the watermark allows.
-- If a plan drops late rows, none of a table that only adds rows is late: each is ahead of the watermark of
-  all before it in its split. What is late depends on the order of arrival; a restore sets watermarks back.
+- If a plan drops late rows, a row is ahead of the watermark of all before it in its split, and so never late.
+  In half of the workloads a few rows are behind it, if it is known what becomes of them (`late_rows.py`).
 - A table that sends changes has a current row for each key: it is inserted, updated and deleted. All changes
   of a key are in one split, in order.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from decimal import Decimal
 from fractions import Fraction
 from random import Random
 from typing import Any, Final
@@ -25,41 +24,38 @@ from onceproof.engine.table.nodes.windows import iso_duration_ms
 from onceproof.engine.table.operators import Moment
 from onceproof.engine.table.plans import InvalidPlan, Node, Plan
 from onceproof.engine.table.table_settings import TableSettings
-from onceproof.engine.table.types import INTEGERS, TEXTS, LogicalType
+from onceproof.engine.table.types import INTEGERS, LogicalType
 from onceproof.engine.table.values import (
     DELETE,
     INSERT,
-    NANOS_PER_DAY,
     NANOS_PER_MS,
     UPDATE_AFTER,
     UPDATE_BEFORE,
     Change,
     Row,
-    timestamp_text,
 )
 from onceproof.harness.model.chance import Chance
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.split_names import split_name
+from onceproof.harness.scripts.sql.drawn_values import (
+    FIRST_MS,
+    MILLISECONDS,
+    NULL,
+    TIMESTAMPS,
+    Constants,
+    Drawing,
+    Path,
+    time_value,
+)
+from onceproof.harness.scripts.sql.late_rows import Lateness, Mark
 from onceproof.harness.scripts.sql.sql_ends import SourceTable
 
-FIRST_MS: Final = 1_704_067_200_000
-"""Where event time begins: midnight of 2024-01-01."""
-_NULL: Final = 0.1
-_WORDS: Final = ("ada", "bob", "cy", "dora")
 _MOST_ROWS: Final = 30
 _STEPS_MS: Final = (0, 0, 1, 1000, 7000)
-_DROPS: Final = ("window", "over", "match", "temporal", "interval", "sort")
-"""In the types of the nodes that drop late rows, or clear what they would meet."""
-_UNITS: Final = (Fraction(1), Fraction(1, 1000), Fraction(1000))
+_LATE: Final = 0.5
+"""The share of workloads in which rows may be late, if any may."""
+_UNITS: Final = (MILLISECONDS, Fraction(1, 1000), Fraction(1000))
 """How many units a millisecond has, in a column of integers that says the event time."""
-_TIMESTAMPS: Final = ("TIMESTAMP", "TIMESTAMP_LTZ")
-
-
-def drops_late_rows(plan: Plan) -> bool:
-    """Return whether it matters to a plan that a row is late."""
-    return any(part in node.type for node in plan.nodes for part in _DROPS) or any(
-        node.attributes.get("isRowtime") for node in plan.nodes
-    )
 
 
 def durations_of(plan: Plan) -> list[int]:
@@ -95,6 +91,7 @@ class RowDrawer:
         table: the table.
         settings: those of the session.
         durations: those of the plan.
+        constants: what the plan compares columns with.
         stays_on_time: whether no row may be late.
         sample: rows of the user's to take values from.
     """
@@ -104,6 +101,7 @@ class RowDrawer:
         table: SourceTable,
         settings: TableSettings,
         durations: Sequence[int],
+        constants: Constants,
         stays_on_time: bool,
         sample: Sequence[Row] = (),
     ) -> None:
@@ -112,9 +110,14 @@ class RowDrawer:
         """Columns in which a NULL fails the job."""
         self._types = table.end.type.types
         self._key = table.end.primary_key
-        self._durations, self._stays_on_time = durations, stays_on_time
+        self._durations, self._constants, self._stays_on_time = durations, constants, stays_on_time
         self._sample = sample
-        self._time_column: int | None = None
+        self.lateness: Lateness | None = None
+        """What becomes of late rows where some may be drawn; None: none may."""
+        self.most_inputs = 0
+        """In how many ways they may be late."""
+        self._times: frozenset[Path] = frozenset()
+        """The columns and fields that say the event time."""
         self._rowtime: Callable[[Row], Any] = _no_time
         self._watermark: Callable[[Row], Any] = _no_time
         self.origin = "rows drawn from the types of its columns"
@@ -123,7 +126,9 @@ class RowDrawer:
             scope = settings.scope(Moment())
             self._rowtime = compile_expression(table.rowtime, scope)
             self._watermark = compile_expression(table.watermark, scope)
-            self._time_column = next(_columns_in(table.rowtime), None)
+            self._times = self._paths_of_time()
+        names = table.end.type.names
+        self._time_columns = sorted({names.index(str(path[0])) for path in self._times})
         self._units = self._units_per_ms()
 
     @property
@@ -132,13 +137,23 @@ class RowDrawer:
         return [
             column
             for column, kind in enumerate(self._types)
-            if kind.nullable and column not in self._key and column != self._time_column
+            if kind.nullable and column not in self._key and [column] != self._time_columns
         ]
 
     @property
     def may_be_late(self) -> bool:
         """Whether it sends changes to a plan that drops late rows: none can be left out of a changelog."""
-        return self._stays_on_time and self.table.is_changing and self._time_column is not None
+        return self._stays_on_time and self.table.is_changing and bool(self._times)
+
+    @property
+    def stays_on_time(self) -> bool:
+        """Whether rows that may be late are left out."""
+        return self._stays_on_time and self.has_watermarks and self.lateness is None
+
+    @property
+    def has_watermarks(self) -> bool:
+        """Whether it only adds rows, with watermarks."""
+        return bool(self._times) and not self.table.is_changing
 
     def splits(self, random: Random, nulls: Collection[int] | None = None) -> dict[str, list[InputRecord]]:
         """Draw the splits of the table.
@@ -157,8 +172,9 @@ class RowDrawer:
         else:
             for row in rows:
                 chance.choice(found).append((INSERT, row))
-            if self._stays_on_time:
-                found = [self._on_time(own) for own in found]
+            if self._stays_on_time and self._times:
+                most = self.most_inputs if chance.chance(_LATE) else 1
+                found = self._on_time(found, most)
         return {
             split_name(self.table.name, number): [
                 (self._timestamp(change[1], place), self.table.held(change))
@@ -199,22 +215,31 @@ class RowDrawer:
         return time_ms
 
     def _row(self, chance: Chance, at_ms: int, nulls: frozenset[int]) -> Row:
-        row = []
-        for column, kind in enumerate(self._types):
-            is_null = chance.chance(_NULL) and column in nulls
-            value = (
-                time_value(kind, at_ms, self._units)
-                if column == self._time_column or kind.root in _TIMESTAMPS
-                else drawn_value(chance, kind)
-            )
+        drawing = Drawing(at_ms, self._constants, self._durations, self._times, self._units)
+        full, row = [], []
+        for column, field in enumerate(self.table.end.type.fields):
+            is_null = chance.chance(NULL) and column in nulls
+            value = drawing.value(chance, field.type, (field.name,), column in nulls)
+            full.append(value)
             row.append(None if is_null else value)
+        if self._times and self._rowtime(tuple(row)) is None:
+            row = [
+                full[column] if column in self._time_columns else row[column] for column in range(len(row))
+            ]
         return tuple(row)
+
+    def _paths_of_time(self) -> frozenset[Path]:
+        """Return what says the event time: times, else the first column of its expression."""
+        fields = {field.name: field.type for field in self.table.end.type.fields}
+        paths = list(_paths_in(self.table.rowtime, self.table.end.type.names))
+        times = [path for path in paths if _type_at(fields[path[0]], path[1:]) in TIMESTAMPS]
+        return frozenset(times or paths[:1])
 
     def _units_per_ms(self) -> Fraction:
         """Return in which units the column of event time is, if it has integers."""
-        column = self._time_column
-        if column is None or self._types[column].root not in INTEGERS:
-            return _UNITS[0]
+        column = self._time_columns[0] if self._time_columns else 0
+        if not self._times or self._types[column].root not in INTEGERS:
+            return MILLISECONDS
         for units in _UNITS:
             value = time_value(self._types[column], FIRST_MS, units)
             with suppress(ArithmeticError, ValueError):
@@ -223,23 +248,31 @@ class RowDrawer:
                 )
                 if time == FIRST_MS * NANOS_PER_MS:
                     return units
-        return _UNITS[0]
+        return MILLISECONDS
 
-    def _on_time(self, changes: Sequence[Change]) -> list[Change]:
-        """Return the changes without those that are behind the watermark of all before them."""
-        kept: list[Change] = []
-        highest: int | None = None
-        for change in changes:
-            time = self._rowtime(change[1])
-            if self._time_column is not None and (
-                time is None or (highest is not None and time // NANOS_PER_MS <= highest)
-            ):
-                continue
-            kept.append(change)
-            watermark = self._watermark(change[1])
-            if watermark is not None:
-                highest = max(watermark // NANOS_PER_MS, highest or 0)
-        return kept
+    def _on_time(self, splits: Sequence[Sequence[Change]], most: int) -> list[list[Change]]:
+        """Return splits without the changes that may be late, but some.
+
+        Args:
+            most: in how many ways those that stay may be late.
+        """
+        ways = 1
+        found: list[list[Change]] = []
+        for own in splits:
+            kept: list[Change] = []
+            mark = self.mark()
+            for change in own:
+                ends = mark.ends(change[1], self.lateness)
+                if ends is not None and ways * (len(ends) + 1) <= most:
+                    ways *= len(ends) + 1
+                    kept.append(change)
+                    mark.take(change[1])
+            found.append(kept)
+        return found
+
+    def mark(self) -> Mark:
+        """Return the watermark of a split that has begun."""
+        return Mark(self._rowtime, self._watermark)
 
     def _change(self, chance: Chance, rows: Sequence[Row], found: list[list[Change]]) -> None:
         """Make changes of rows: an insert, an update of the row with the key, or its deletion."""
@@ -304,56 +337,24 @@ def _no_time(row: Row) -> None:
     return None
 
 
-def _columns_in(expression: Any) -> Iterator[int]:
-    """Yield the columns that an expression reads."""
-    if isinstance(expression, Mapping):
-        if expression.get("kind") == "INPUT_REF":
-            yield expression["inputIndex"]
-        for value in expression.values():
-            yield from _columns_in(value)
-    elif isinstance(expression, list):
-        for value in expression:
-            yield from _columns_in(value)
+def _paths_in(expression: Any, names: Sequence[str]) -> Iterator[Path]:
+    """Yield the columns that an expression reads, and the fields of columns."""
+    if isinstance(expression, list):
+        for each in expression:
+            yield from _paths_in(each, names)
+    elif isinstance(expression, Mapping):
+        match expression.get("kind"):
+            case "INPUT_REF":
+                yield (names[expression["inputIndex"]],)
+            case "FIELD_ACCESS":
+                for path in _paths_in(expression["expr"], names):
+                    yield (*path, expression["name"])
+            case _:
+                yield from _paths_in(expression.get("operands"), names)
 
 
-def time_value(kind: LogicalType, at_ms: int, units_per_ms: Fraction = _UNITS[0]) -> Any:
-    """Return a time in a column of some type.
-
-    Args:
-        units_per_ms: of a column of integers.
-    """
-    if kind.root in TEXTS:
-        return timestamp_text(at_ms * NANOS_PER_MS, 3, " ")
-    return at_ms * NANOS_PER_MS if kind.root in _TIMESTAMPS else int(at_ms * units_per_ms)
-
-
-def drawn_value(chance: Chance, kind: LogicalType) -> Any:
-    """Draw a value of a type, one of few."""
-    number = chance.integer(0, 4)
-    root = kind.root
-    if root in TEXTS:
-        return _WORDS[number % len(_WORDS)][: kind.precision]
-    if root in INTEGERS:
-        return number
-    if root == "ARRAY":
-        return tuple([drawn_value(chance, kind.element) for _ in range(number % 3)])
-    if root == "MAP":
-        pairs = [[drawn_value(chance, each) for each in kind.arguments] for _ in range(number % 3)]
-        return tuple(dict(pairs).items())
-    if root in ("ROW", "STRUCTURED"):
-        return tuple([drawn_value(chance, each) for each in kind.types])
-    return _VALUES[root](number, kind) if root in _VALUES else None
-
-
-_VALUES: Final[Mapping[str, Callable[[int, LogicalType], Any]]] = {
-    "BOOLEAN": lambda number, kind: number % 2 == 0,
-    "FLOAT": lambda number, kind: number / 4,
-    "DOUBLE": lambda number, kind: number / 4,
-    "DECIMAL": lambda number, kind: Decimal(number * 25).scaleb(-2).quantize(Decimal(1).scaleb(-kind.scale)),
-    "DATE": lambda number, kind: FIRST_MS * NANOS_PER_MS // NANOS_PER_DAY + number,
-    "TIME": lambda number, kind: number * 3_600_000,
-    "BINARY": lambda number, kind: bytes([number]),
-    "VARBINARY": lambda number, kind: bytes([number]),
-    "INTERVAL_MS": lambda number, kind: number * 1000,
-    "INTERVAL_MONTHS": lambda number, kind: number,
-}
+def _type_at(kind: LogicalType, fields: Sequence[str]) -> str:
+    """Return the root of the type of a field within others."""
+    for name in fields:
+        kind = kind.types[kind.names.index(name)]
+    return kind.root

@@ -6,14 +6,17 @@ Rules:
   Then neither Flink nor Java is needed: workers, replays and other commands read it. A cache that cannot be
   written keeps none.
 - A kept plan may stand beside its script, as ``revenue.plan.json`` of ``revenue.sql``, so that a machine
-  without Flink has it. It counts if its digest is that of the script.
+  without Flink has it; ``plans.json.gz`` holds those of all scripts of a folder. A kept plan counts if its
+  digest is that of the script.
 - A file of JSON is a compiled plan itself, and is taken as it is.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +28,6 @@ from onceproof.engine.table.planner.planner_process import (
     PlannerBroken,
     PlanningFailed,
     PlanRequest,
-    renumbered,
 )
 from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan, read_plan
 from onceproof.harness.model.family import FamilyError
@@ -36,7 +38,9 @@ from onceproof.harness.systems.flink.planner import find_planner
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
 
 PLAN_SUFFIX: Final = ".plan.json"
-_FOLDER: Final = "sql-plans"
+PLANS_OF_FOLDER: Final = "plans.json.gz"
+PLANS: Final = "sql-plans"
+"""The folder of kept plans in the cache of the user."""
 
 
 class KeptPlan(msgspec.Struct, frozen=True):
@@ -53,6 +57,8 @@ class PlannedScript(msgspec.Struct, frozen=True):
     statements: Statements | None
     """None: a plan was given without them."""
     plan: Plan
+    compiled: Mapping[str, Any]
+    """The plan as the planner wrote it."""
     place: Path
     """Where the plan is kept; the script if nowhere."""
 
@@ -64,20 +70,20 @@ def plan_of(path: Path) -> PlannedScript:
     except (OSError, UnicodeDecodeError) as error:
         raise FamilyError(f"{path}: cannot be read: {error}") from None
     if path.suffix == ".json":
-        return PlannedScript(None, _read(path, _as_json(path, text)), path)
+        return _planned(path, None, _as_json(path, text), path)
     try:
         statements = read_statements(text)
     except SqlScriptError as error:
         raise FamilyError(f"{path}: {error}") from None
     digest = digest_of(statements)
-    kept = user_cache() / _FOLDER / f"{digest}.json"
-    for place in (path.with_suffix(PLAN_SUFFIX), kept):
-        found = _kept(place)
-        if found is not None and found.digest == digest:
-            return PlannedScript(statements, _read(path, found.plan), place)
+    kept = user_cache() / PLANS / f"{digest}.json"
+    for place in (path.with_suffix(PLAN_SUFFIX), path.with_name(PLANS_OF_FOLDER), kept):
+        found = _kept(place, digest)
+        if found is not None:
+            return _planned(path, statements, found.plan, place)
     plan = _asked(path, statements)
-    place = kept if _keep(kept, KeptPlan(digest, VERSION, plan)) else path
-    return PlannedScript(statements, _read(path, plan), place)
+    place = kept if keep(kept, KeptPlan(digest, VERSION, plan)) else path
+    return _planned(path, statements, plan, place)
 
 
 def digest_of(statements: Statements) -> str:
@@ -87,16 +93,21 @@ def digest_of(statements: Statements) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _kept(place: Path) -> KeptPlan | None:
+def _kept(place: Path, digest: str) -> KeptPlan | None:
+    """Return the plan with a digest from a file that holds one or several."""
     try:
-        return msgspec.json.decode(place.read_bytes(), type=KeptPlan)
-    except (OSError, msgspec.DecodeError):
+        if place.suffix == ".gz":
+            plans = msgspec.json.decode(gzip.decompress(place.read_bytes()), type=list[KeptPlan])
+        else:
+            plans = [msgspec.json.decode(place.read_bytes(), type=KeptPlan)]
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError):
         return None
+    return next((each for each in plans if each.digest == digest), None)
 
 
-def _keep(place: Path, plan: KeptPlan) -> bool:
-    """Write a plan, whole or not at all; return whether it is kept."""
-    content = msgspec.json.format(msgspec.json.encode(plan), indent=1)
+def keep(place: Path, kept: msgspec.Struct) -> bool:
+    """Write what the planner has said, whole or not at all; return whether it is kept."""
+    content = msgspec.json.format(msgspec.json.encode(kept), indent=1)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as folder:
@@ -111,14 +122,18 @@ def _keep(place: Path, plan: KeptPlan) -> bool:
 def _as_json(path: Path, text: str) -> dict[str, Any]:
     try:
         plan = msgspec.json.decode(text, type=dict[str, Any])
-        return renumbered(plan.get("plan", plan))
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        # Its ids stay: by them the job finds its state.
+        found: dict[str, Any] = plan.get("plan", plan)
+        return found
+    except msgspec.DecodeError as error:
         raise FamilyError(f"{path}: it is no compiled plan: {error}") from None
 
 
-def _read(path: Path, plan: Mapping[str, Any]) -> Plan:
+def _planned(
+    path: Path, statements: Statements | None, compiled: Mapping[str, Any], place: Path
+) -> PlannedScript:
     try:
-        return read_plan(plan)
+        return PlannedScript(statements, read_plan(compiled), compiled, place)
     except (UnsupportedPlan, InvalidPlan) as error:
         raise FamilyError(f"{path}: {error}") from None
 

@@ -12,17 +12,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from onceproof.engine.functions import KeyedProcessFunction, RuntimeContext
 from onceproof.engine.state.descriptors import ValueStateDescriptor
+from onceproof.engine.table.connectors.lookups import HeldRows
 from onceproof.engine.table.operators import KEY_TYPE, key_selector
 from onceproof.engine.table.plans import InvalidPlan, Node, Plan, UnsupportedPlan
-from onceproof.engine.table.table_ends import TableEnd, sink_end, source_end
+from onceproof.engine.table.table_ends import MakeLookup, TableEnd, lookup_end, sink_end, source_end
 from onceproof.engine.table.types import LogicalType
-from onceproof.engine.table.values import KIND_OF, KINDS, Change, decoder, encoder
+from onceproof.engine.table.values import KIND_OF, KINDS, Change, Row, decoder, encoder
 from onceproof.engine.types import Types
 from onceproof.harness.model.scenario import RecordValue
 from onceproof.harness.scripts.records import Pool, PooledSource
@@ -84,6 +86,10 @@ class SourceTable:
         return (KINDS[change[0]], *cells) if self.is_changing else cells
 
 
+class LookedUpTable(SourceTable):
+    """A table in which a plan looks rows up."""
+
+
 class SinkTable:
     """A table that a plan writes."""
 
@@ -99,6 +105,11 @@ class SinkTable:
     def cells(self, row: Iterable[Any]) -> tuple[Any, ...]:
         """Return the values of a row as plain data."""
         return tuple([encode(value) for encode, value in zip(self._encoders, row, strict=True)])
+
+    def values_of(self, cells: Iterable[Any]) -> tuple[Any, ...]:
+        """Return the values of plain data."""
+        kinds = self.end.type.types
+        return tuple([_cell_decoder(kind)(cell) for kind, cell in zip(kinds, cells, strict=True)])
 
     def written(self, change: Change, number: Sequence[int] = ()) -> tuple[Any, ...]:
         """Return a change as a row of the run."""
@@ -118,8 +129,19 @@ def sources_of(plan: Plan) -> dict[str, SourceTable]:
     return found
 
 
-def sinks_of(plan: Plan) -> dict[str, SinkTable]:
-    """Return the tables that a plan writes, by name."""
+def looked_up_in(plan: Plan) -> dict[str, LookedUpTable]:
+    """Return the tables in which a plan looks rows up, by name."""
+    nodes = [node for node in plan.nodes if node.type == "lookup-join"]
+    return {end.name: LookedUpTable(end) for end in (_end_of(node, lookup_end) for node in nodes)}
+
+
+def sinks_of(plan: Plan, *, is_tagged: bool = False) -> dict[str, SinkTable]:
+    """Return the tables that a plan writes, by name.
+
+    Args:
+        plan: the plan.
+        is_tagged: whether rows bear the name of their sink where there is only one.
+    """
     ends: dict[str, list[TableEnd]] = {}
     for node in plan.nodes:
         if node.type == "sink":
@@ -128,7 +150,8 @@ def sinks_of(plan: Plan) -> dict[str, SinkTable]:
     found = {}
     for name, own in ends.items():
         kinds = tuple(sorted({kind for end in own for kind in end.changes}))
-        found[name] = SinkTable(replace(own[0], changes=kinds), name if len(ends) > 1 else None, len(own))
+        tag = name if is_tagged or len(ends) > 1 else None
+        found[name] = SinkTable(replace(own[0], changes=kinds), tag, len(own))
     return found
 
 
@@ -147,10 +170,17 @@ class ScriptTables:
         io: the ends of the system.
         sources: the tables that are read.
         sinks: those that are written.
+        looked_up: the rows of those in which rows are looked up.
     """
 
-    def __init__(self, io: JobIO, sources: dict[str, SourceTable], sinks: dict[str, SinkTable]) -> None:
-        self._io, self._sources, self._sinks = io, sources, sinks
+    def __init__(
+        self,
+        io: JobIO,
+        sources: dict[str, SourceTable],
+        sinks: dict[str, SinkTable],
+        looked_up: Mapping[str, Sequence[Row]] = MappingProxyType({}),
+    ) -> None:
+        self._io, self._sources, self._sinks, self._looked_up = io, sources, sinks, looked_up
         self._scanned: dict[str, int] = {}
         self._written: dict[str, list[DataStream]] = {}
         """By sink, the streams that are to be written."""
@@ -182,6 +212,10 @@ class ScriptTables:
             rows = stream.map(partial(_written, end)).name(f"rows-{table.name}").uid(f"rows-{table.name}")
         sink = rows.add_sink(self._io.sink(table.name))
         sink.name(f"sink-{table.name}").uid(f"sink-{table.name}")
+
+    def lookup(self, table: TableEnd, keys: Sequence[int]) -> MakeLookup:
+        """Look rows up in those that the table has."""
+        return partial(HeldRows, self._looked_up[table.name], tuple(keys))
 
 
 def _written(end: SinkTable, change: Change) -> tuple[Any, ...]:

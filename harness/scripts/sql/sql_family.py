@@ -6,6 +6,7 @@ Rules:
   lead to the table depends on the order of arrival, so they are not compared.
 - The table is that of DuckDB over all rows at once (`batch.py`); where the statements have no exact
   translation, that of the run without faults, as for a program of PyFlink. ``judge`` says which.
+- Rows may be late or not (`late_rows.py`), so several tables may be right.
 - Where the two differ without any fault, the statements mean something else to DuckDB, as where rows tie, or
   the job's logic is wrong: this is said, and the run without faults judges.
 - Where a run differs from them and runs without faults differ among themselves, the records do not determine
@@ -15,17 +16,18 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from onceproof.engine.extras import SQL, require
 from onceproof.engine.graph import PartitionerKind
-from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan
+from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.engine.table.values import Row
@@ -44,17 +46,32 @@ from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.split_names import source_of
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
-from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
-from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, drops_late_rows, durations_of, rows_left
+from onceproof.harness.scripts.sql import sink_tables
+from onceproof.harness.scripts.sql.advice import advice
+from onceproof.harness.scripts.sql.changelog import RowCounts
+from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, durations_of, rows_left
+from onceproof.harness.scripts.sql.drawn_values import constants_of
+from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
+from onceproof.harness.scripts.sql.late_rows import MaybeLate, drops_late_rows, lateness_of
 from onceproof.harness.scripts.sql.plans import plan_of
+from onceproof.harness.scripts.sql.repeats import adds_up
 from onceproof.harness.scripts.sql.samples import sampled_rows
-from onceproof.harness.scripts.sql.sql_ends import MALFORMED, ScriptTables, sinks_of, sources_of
+from onceproof.harness.scripts.sql.sql_ends import (
+    MALFORMED,
+    ScriptTables,
+    looked_up_in,
+    sinks_of,
+    sources_of,
+)
+from onceproof.harness.scripts.sql.tables_on_trial import looked_up_rows
 from onceproof.harness.systems.simulation.world import World
+from onceproof.reports.notes import NOBODY
 from onceproof.reports.text import counted
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
     from onceproof.harness.scripts.sql.batch import Batch
+    from onceproof.harness.scripts.sql.spark_oracle import SparkStatements
 
 _SIZES: Final = (2, 3)
 _TTL: Final = "table.exec.state.ttl"
@@ -62,11 +79,23 @@ _ZONE: Final = "table.local-time-zone"
 _MOST_KEPT: Final = 500
 _COMPARED: Final = 20
 """In how many workloads the statements in batch are compared with runs without faults."""
+_MOST_LATE: Final = 64
+"""In how many ways rows of a table may be late, if there is one such table."""
+_FEW_LATE: Final = 16
+"""In how many those of each, if there are several."""
 _TRIALS: Final = 3
 """How many workloads are tried to find out whether the job takes them."""
 
-Tables = Mapping[str, RowCounts]
-"""By sink, the rows of its table."""
+BY_DUCKDB: Final = "DuckDB"
+BY_RUNS: Final = "its own runs without faults"
+
+
+class Judgement(NamedTuple):
+    """What a run should have committed."""
+
+    rows: Rows
+    by: str
+    """Who says so; NOBODY, and why, if the rows are those of the run."""
 
 
 class SqlFamily:
@@ -75,12 +104,13 @@ class SqlFamily:
     Args:
         path: the file: a script, or the plan of one.
         said: what its address says of it behind the question mark.
+        tags_sinks: whether rows bear the name of their sink where there is only one.
     """
 
     generator_version = 1
     record_schema = row_schema = oracle_sql = ""
 
-    def __init__(self, path: Path, said: str = "") -> None:
+    def __init__(self, path: Path, said: str = "", *, tags_sinks: bool = False) -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
         address = said_of(path, said)
@@ -88,17 +118,27 @@ class SqlFamily:
         self._planned = plan_of(path)
         plan, statements = self._planned.plan, self._planned.statements
         options = {} if statements is None else statements.options
+        self._repeats = statements is not None and statements.is_at_least_once
         self._settings = TableSettings({_ZONE: "UTC", **options})
         try:
-            self.sources, self.sinks = sources_of(plan), sinks_of(plan)
-            self._expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
-            check_samples(path, address.samples, list(self.sources))
+            self.sources, self.sinks = sources_of(plan), sinks_of(plan, is_tagged=tags_sinks)
+            self.expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
+            looked_up = looked_up_in(plan)
+            check_samples(path, address.samples, [*self.sources, *looked_up])
             self._drawers = self._make_drawers(address.samples)
+            constants = constants_of(plan)
+            self._looked_up = {
+                name: looked_up_rows(table.end, address.samples.get(name), constants)
+                for name, table in looked_up.items()
+            }
+            """By table, the rows in which others are looked up; they never change."""
+            self._all_read = {**looked_up, **self.sources}
         except MALFORMED as error:
             raise FamilyError(f"{path}: {_said(error)}") from None
         self._calm = CalmRuns(self)
         self._batch, self._reason = self._find_batch()
-        self._answers: dict[tuple[object, ...], Tables | None] = {}
+        self._keeps_late = self._let_be_late()
+        self._answers: dict[tuple[object, ...], Sequence[sink_tables.Tables]] = {}
         self._look_at_graph()
         self._look_at_calm_runs()
 
@@ -111,7 +151,8 @@ class SqlFamily:
             declares=True,
             settles=True,
             fan_out=self._fan_out,
-            barriers="aligned" if self._has_forward_edges else None,
+            at_least_once="effects" if self._repeats else None,
+            barriers="at_least_once" if self._repeats else "aligned" if self._has_forward_edges else None,
         )
 
     def generate(self, random: Random) -> Workload:
@@ -120,32 +161,91 @@ class SqlFamily:
 
     def job(self, env: StreamExecutionEnvironment, io: JobIO) -> None:
         """Make the job of the plan, with the ends of the harness."""
-        translate(self._planned.plan, ScriptTables(io, self.sources, self.sinks), env, self._settings)
+        tables = ScriptTables(io, self.sources, self.sinks, self._looked_up)
+        translate(self._planned.plan, tables, env, self._settings)
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return the changes that should be there; of a part of the input, those that are."""
-        if not declared.is_whole or (self._expires and declared.sets_clocks):
-            return declared.rows
-        tables = self._tables(records)
-        changes = self._by_sink(declared.rows)
-        if tables is None or self._are_right(changes, tables):
-            return declared.rows
+        return self._judgement(records, declared).rows if declared.is_whole else declared.rows
+
+    def judged_by(self, records: Records, declared: Declared) -> str:
+        """Return who says what a run should leave."""
+        return self._judgement(records, declared).by
+
+    @cached_property
+    def in_spark(self) -> SparkStatements:
+        """What a campaign's judgement in Spark SQL needs."""
+        from onceproof.harness.scripts.sql.spark_oracle import SparkStatements
+
+        return SparkStatements(self.name, self.sources, self.sinks, self._batch)
+
+    def for_spark(self, records: Records, rows: Rows, is_wrong: bool) -> tuple[Records, Rows] | None:
+        """Return the records and rows of a run as Spark SQL judges them; None: it does not.
+
+        Args:
+            records: those of the run.
+            rows: those that it has committed.
+            is_wrong: whether they are wrong in Python.
+        """
+        given, tables = self._rows_at_end(records), self._tables(records)
+        if given is None or not tables:
+            return None
+        found = sink_tables.final_tables(self.sinks, Counter(rows))
+        if (found in tables) is is_wrong:
+            # Only Python judges changelogs, and tables that DuckDB does not.
+            return None
+        shown = tables[0] if len(tables) > 1 and not is_wrong else found
+        return self.in_spark.records_of(given), self.in_spark.rows_of(shown)
+
+    def _judgement(self, records: Records, declared: Declared) -> Judgement:
+        rows = declared.rows
+        if self.expires and declared.sets_clocks:
+            return Judgement(rows, f"{NOBODY}a clock was set, and state has a time to live")
+        if self._rows_at_end(records) is None:
+            return Judgement(rows, f"{NOBODY}no table has its changes")
+        batch, changes = self._tables(records), sink_tables.by_sink(self.sinks, rows)
+        if any(sink_tables.are_right(self.sinks, changes, each) for each in batch):
+            return Judgement(rows, BY_DUCKDB)
         calm = self._calm.rows(records)
         if calm is None:
-            return declared.rows
-        of_calm = self._final(calm)
-        if tables != of_calm and self._are_right(changes, of_calm):
-            return declared.rows
+            return Judgement(rows, f"{NOBODY}its run without faults fails")
+        of_calm = sink_tables.final_tables(self.sinks, calm)
+        if self._repeats and declared.has_restored:
+            return self._repeated(rows, changes, batch or (of_calm,))
+        by = BY_DUCKDB if of_calm in batch else BY_RUNS
+        if of_calm not in batch and sink_tables.are_right(self.sinks, changes, of_calm):
+            return Judgement(rows, by)
+        if len(batch) > 1 and declared.has_restored and (declared.has_in_flight or not self._keeps_late):
+            return Judgement(rows, f"{NOBODY}a restore may have let late rows in")
         variants = self._calm.variants(records, over_time=declared.sets_clocks)
-        if any(self._final(run) != of_calm for run in variants):
-            return declared.rows
-        calm_changes = self._by_sink(calm.elements())
-        expected: list[Row] = []
-        for name, end in self.sinks.items():
-            is_sound = applied(end.sink, calm_changes[name]).is_sound
-            rows = corrected(end.sink, changes[name], of_calm[name], is_sound)
-            expected += map(end.sink.written, rows)
-        return expected
+        right = batch if of_calm in batch else (of_calm,)
+        if any(sink_tables.final_tables(self.sinks, run) not in right for run in variants):
+            return Judgement(rows, f"{NOBODY}its runs without faults differ")
+        return Judgement(sink_tables.corrected_rows(self.sinks, rows, calm), by)
+
+    def _repeated(
+        self, rows: Rows, changes: sink_tables.Changes, tables: Sequence[sink_tables.Tables]
+    ) -> Judgement:
+        """Judge a run whose records may have come twice: by key, as far as that changes no table."""
+        if adding := adds_up(self.plan):
+            return Judgement(rows, f"{NOBODY}records may have come twice, and {adding} counts them")
+        missing = [sink_tables.lacked_rows(self.sinks, changes, table) for table in tables]
+        return Judgement([*rows, *min(missing, key=len)], BY_DUCKDB if self._batch is not None else BY_RUNS)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of its job."""
+        return self._planned.plan
+
+    def on_flink(self) -> FlinkEnds:
+        """Return the ends of the job on Flink itself. Raises FamilyError."""
+        if self._looked_up:
+            raise FamilyError(
+                f"{self.path}: rows are looked up in {min(self._looked_up)}, which Flink has not here"
+            )
+        statements = self._planned.statements
+        options = {} if statements is None else statements.options
+        return FlinkEnds(self._planned.compiled, {_ZONE: "UTC", **options}, self.sources, self.sinks)
 
     def calm_rows(self, records: Records) -> RowCounts | None:
         """Return the changes of the calm run; None if it fails."""
@@ -167,9 +267,12 @@ class SqlFamily:
             never = ", ".join([drawer.table.end.type.names[column] for column in sorted(drawer.never_null)])
             nulls = f"; a NULL in {never} fails the job, so there is none" if never else ""
             yield f"source {name}: {drawer.origin}{nulls}"
+        for name, own in self._looked_up.items():
+            yield f"table {name}: rows are looked up in {counted(len(own), 'row')}, which never change"
         for name, end in self.sinks.items():
             what = "its table" if end.sink.key is None else "its table by key"
             yield f"sink {name}: replaced by an exactly-once one; {what} and its changelog are judged"
+        yield from advice(self._planned, self.sinks)
         yield f"plan: {self._planned.place}"
         if self._planned.statements is None:
             yield (
@@ -177,7 +280,12 @@ class SqlFamily:
                 " beside those of its nodes"
             )
         yield self.judge
-        if self._expires:
+        if self._repeats:
+            judged = "tables are judged, by key where they have one"
+            if adding := adds_up(self.plan):
+                judged = f"no table is judged, as {adding} counts records that come again"
+            yield f"checkpoints are at least once: after a restore {judged}"
+        if self.expires:
             yield "state has a time to live: a scenario that sets clocks is not judged"
         for name, drawer in self._drawers.items():
             if drawer.may_be_late:
@@ -185,13 +293,20 @@ class SqlFamily:
                     f"source {name}: its changes may be late, and the plan drops late rows: a scenario is not"
                     " judged where runs without faults differ"
                 )
+            elif drawer.lateness is not None:
+                yield f"source {name}: some rows may be late; each table that they may leave is right"
+            elif drawer.stays_on_time:
+                yield f"source {name}: no row is late, as no batch says what late ones leave"
         if self._batch is not None and (difference := self._difference()):
             yield difference
 
     # The tables that should be there.
 
-    def _tables(self, records: Records) -> Tables | None:
-        """Return what each sink should hold; None: it is not known."""
+    def _tables(self, records: Records) -> Sequence[sink_tables.Tables]:
+        """Return what each sink may hold, by the statements in batch; nothing: they do not say.
+
+        There are several where rows may be late or not.
+        """
         key = key_of(records)
         if key not in self._answers:
             if len(self._answers) >= _MOST_KEPT:
@@ -199,21 +314,37 @@ class SqlFamily:
             self._answers[key] = self._computed(records)
         return self._answers[key]
 
-    def _computed(self, records: Records) -> Tables | None:
+    def _computed(self, records: Records) -> Sequence[sink_tables.Tables]:
         rows = self._rows_at_end(records)
-        if rows is None:
-            return None
-        if self._batch is not None and (tables := self._batch.tables(rows)) is not None:
-            return tables
-        calm = self._calm.rows(records)
-        return None if calm is None else self._final(calm)
+        if rows is None or self._batch is None:
+            return ()
+        return self._batch.tables(rows, self._maybe_late(records)) or ()
+
+    def _maybe_late(self, records: Records) -> list[MaybeLate]:
+        """Return which of the rows of tables may be late."""
+        found: list[MaybeLate] = []
+        places = dict.fromkeys(self.sources, 0)
+        for split, own in records.items():
+            table = self.sources[source_of(split)]
+            drawer = self._drawers[table.name]
+            if drawer.lateness is None:
+                continue
+            mark = drawer.mark()
+            for _, value in own:
+                row = table.change_of(value)[1]
+                if ends := mark.ends(row, drawer.lateness):
+                    found.append(MaybeLate(table.name, places[table.name], ends))
+                mark.take(row)
+                places[table.name] += 1
+        return found
 
     def _rows_at_end(self, records: Records) -> dict[str, list[Row]] | None:
         """Return the rows that the changes leave in each source; None where no table has such changes.
 
         That happens where a record has been left out to make a scenario smaller.
         """
-        found: dict[str, list[Row]] = {name: [] for name in self.sources}
+        found: dict[str, list[Row]] = {name: list(own) for name, own in self._looked_up.items()}
+        found |= {name: [] for name in self.sources}
         for split, own in records.items():
             table = self.sources[source_of(split)]
             changes = [table.change_of(value) for _, value in own]
@@ -223,19 +354,6 @@ class SqlFamily:
             found[table.name] += rows
         return found
 
-    def _are_right(self, changes: Mapping[str, list[Row]], tables: Tables) -> bool:
-        """Return whether the changes of each sink are sound, and come to its table."""
-        return all(is_right(end.sink, changes[name], tables[name]) for name, end in self.sinks.items())
-
-    def _final(self, rows: RowCounts) -> Tables:
-        """Return the tables to which the rows of a run come."""
-        changes = self._by_sink(rows.elements())
-        return {name: applied(end.sink, changes[name]).table for name, end in self.sinks.items()}
-
-    def _by_sink(self, rows: Any) -> dict[str, list[Row]]:
-        rows = list(rows)
-        return {name: list(end.sink.rows_of(rows)) for name, end in self.sinks.items()}
-
     def _difference(self) -> str:
         """Return how the statements in batch and runs without faults differ; "": they do not."""
         differ, first, no_tables = 0, "", 0
@@ -244,11 +362,11 @@ class SqlFamily:
             calm, rows = self._calm.rows(records), self._rows_at_end(records)
             if calm is None or rows is None or self._batch is None:
                 continue
-            tables, of_calm = self._batch.tables(rows), self._final(calm)
-            no_tables += tables is None
-            if tables is not None and tables != of_calm:
+            tables, of_calm = self._tables(records), sink_tables.final_tables(self.sinks, calm)
+            no_tables += not tables
+            if tables and of_calm not in tables:
                 differ += 1
-                first = first or _first_difference(tables, of_calm)
+                first = first or sink_tables.first_difference(tables[0], of_calm)
         said = []
         if differ:
             said.append(f"differ from the job's own run without faults in {differ}: {first}")
@@ -265,14 +383,32 @@ class SqlFamily:
 
     def _make_drawers(self, samples: Mapping[str, Path]) -> dict[str, RowDrawer]:
         plan = self._planned.plan
-        durations, stays = durations_of(plan), drops_late_rows(plan)
+        durations, constants = durations_of(plan), constants_of(plan)
         drawers = {}
         for name, table in self.sources.items():
             sample = sampled_rows(samples[name], table) if name in samples else ()
-            drawers[name] = RowDrawer(table, self._settings, durations, stays, sample)
+            stays = drops_late_rows(plan, name)
+            drawers[name] = RowDrawer(table, self._settings, durations, constants, stays, sample)
             if sample:
                 drawers[name].origin = f"{counted(len(sample), 'row')} of {samples[name].name}"
         return drawers
+
+    def _let_be_late(self) -> bool:
+        """Let rows be late of tables of which it is known what becomes of those.
+
+        Returns:
+            Whether rows that were late before a restore are late after it.
+        """
+        late = []
+        for name, drawer in self._drawers.items():
+            if self._batch is not None and self._batch.takes_late_rows and drawer.has_watermarks:
+                lateness = lateness_of(self._planned.plan, name, self._settings)
+                if lateness is not None and lateness.is_by_window == (name in self._batch.windowed):
+                    drawer.lateness = lateness
+                    late.append(drawer)
+        for drawer in late:
+            drawer.most_inputs = _MOST_LATE if len(late) == 1 else _FEW_LATE
+        return all(drawer.lateness.is_kept for drawer in late if drawer.lateness is not None)
 
     def _draw(self, random: Random, nulls: Mapping[str, Sequence[int]] | None = None) -> Records:
         found: dict[str, Sequence[InputRecord]] = {}
@@ -286,11 +422,13 @@ class SqlFamily:
         if self._planned.statements is None:
             return None, "a plan without its statements"
         require("the oracle of a script of SQL", SQL)
-        from onceproof.harness.scripts.sql.batch import Batch
+        from onceproof.harness.scripts.sql.batch import batch_of
         from onceproof.harness.scripts.sql.windows import Untranslatable
 
+        if both := self._looked_up.keys() & self.sources:
+            return None, f"a table that is read and looked up, {min(both)}"
         try:
-            return Batch(self._planned.statements, self.sources, self.sinks), ""
+            return batch_of(self._planned.statements, self._all_read, self.sinks), ""
         except Untranslatable as reason:
             return None, str(reason)
 
@@ -358,12 +496,3 @@ def _said(error: Exception) -> str:
     if isinstance(error, UnsupportedPlan | InvalidPlan):
         return " ".join(str(error).split())
     return f"it is no compiled plan: {type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def _first_difference(batch: Tables, run: Tables) -> str:
-    """Return the first row that only one of two has."""
-    for name in batch:
-        for tables, others, where in ((batch, run, "in batch"), (run, batch, "in the run")):
-            if rows := sorted((tables[name] - others[name]).elements(), key=repr):
-                return f"{rows[0]} of {name} is only {where}"
-    return ""

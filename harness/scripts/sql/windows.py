@@ -60,7 +60,7 @@ def without_windows(text: str, first: int) -> tuple[str, list[WindowView]]:
         if opening["table"]:
             ends = closing(text, ends)
         name = f"windows_{first + len(views)}"
-        views.append(_view(name, opening["kind"].upper(), arguments))
+        views.append(window_view(name, opening["kind"].upper(), arguments))
         text = f"{text[: opening.start()]} {name} {text[ends:]}"
     return text, views
 
@@ -73,7 +73,8 @@ def microseconds(text: str) -> int:
     return int(match[1]) * _US[match[2].upper()]
 
 
-def _view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
+def window_view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
+    """Return the view of a window function of some kind. Raises Untranslatable."""
     source, time = _SOURCE.fullmatch(arguments[0]), _TIME.fullmatch(arguments[1])
     if source is None or time is None:
         raise Untranslatable(f"the arguments of {kind}")
@@ -81,12 +82,14 @@ def _view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
     for usual, argument in zip(_ARGUMENTS[kind], arguments[2:], strict=False):
         named = _NAME.match(argument)
         lengths[named[1].upper() if named else usual] = microseconds(_NAME.sub("", argument, count=1))
-    table, column = source[1].replace("`", '"'), time[1].replace("`", '"')
+    # Some names are words of DuckDB's, such as that of a column ``at``.
+    table, column = source[1].replace("`", '"'), f'"{time[1].strip("`")}"'
     at, offset = f"epoch_us({column})", lengths.get("OFFSET", 0)
     size = lengths.get("SIZE", 0)
 
     def start_of(length: int) -> str:
-        return f"({at} - ({at} - {offset}) % {length})"
+        # DuckDB's remainder of a time before 1970 is negative.
+        return f"({at} - (({at} - {offset}) % {length} + {length}) % {length})"
 
     if kind == "TUMBLE":
         inner = f"SELECT *, {start_of(size)} AS begins, {start_of(size)} + {size} AS ends FROM {table}"
@@ -104,7 +107,7 @@ def _view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
             f" WHERE {start_of(size)} + length > {at}"
         )
     else:
-        inner = _sessions(table, at, source[2], lengths["GAP"])
+        inner = _sessions(table, at, (source[2] or "").replace("`", '"'), lengths["GAP"])
     left_out = {"HOP": ", back", "CUMULATE": ", length", "SESSION": ", opens, session"}.get(kind, "")
     query = (
         f"SELECT * EXCLUDE (begins, ends{left_out}), make_timestamp(begins) AS window_start,"
@@ -113,7 +116,7 @@ def _view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
     return WindowView(name, source[1].strip("`"), query)
 
 
-def _sessions(table: str, at: str, keys: str | None, gap: int) -> str:
+def _sessions(table: str, at: str, keys: str, gap: int) -> str:
     """Return the query of sessions: a row opens one where the row before is more than a gap away."""
     by = f"PARTITION BY {keys.strip().removeprefix('(').removesuffix(')')}" if keys else ""
     within = f"{by}, session" if by else "PARTITION BY session"

@@ -86,7 +86,9 @@ def read_metadata(content: bytes, lengths: Mapping[str, int]) -> Metadata | None
     cut = dict(lengths)
     for offset, name in _SPLIT.findall(content):
         if name:
-            cut[unquote_plus(name.decode())] = int(offset)
+            # A table that is read twice has two positions.
+            split = unquote_plus(name.decode())
+            cut[split] = min(cut.get(split, int(offset)), int(offset))
     parts = {name.decode(): None for name in _PART.findall(content)}
     return Metadata(checkpoint, cut, tuple(parts))
 
@@ -186,16 +188,24 @@ class CheckpointFiles:
 
 
 class FlinkPartFiles:
-    """Finds the part files that have become visible, and those that have gone."""
+    """Finds the part files that have become visible, and those that have gone.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    Args:
+        folder: that has them.
+        row_of: makes a row of what a line holds.
+    """
+
+    def __init__(self, folder: Path, row_of: Callable[[Row], Row] = lambda line: line) -> None:
+        self._folder, self._row_of = folder, row_of
         self._seen: set[str] = set()
 
     def changes(self) -> tuple[dict[str, list[Row]], list[str]]:
         """Return the rows of each new visible file, by name, and the names of those that are gone."""
         names = {path.name for path in self._folder.iterdir() if not path.name.startswith(HIDDEN)}
-        new = {name: read_json_rows(self._folder / name) for name in sorted(names - self._seen)}
+        new = {
+            name: list(map(self._row_of, read_json_rows(self._folder / name)))
+            for name in sorted(names - self._seen)
+        }
         gone = sorted(self._seen - names)
         self._seen = names
         return new, gone

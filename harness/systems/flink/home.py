@@ -44,6 +44,8 @@ OPENED: Final = tuple(
     [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _PACKAGES_OF_JAVA.split()]
 )
 """Options of Java: Flink reaches into these packages."""
+_TABLES: Final = CLIENT / "ScenarioTables.java"
+_SERVICE: Final = "META-INF/services/org.apache.flink.table.factories.Factory"
 _SQL_SOURCE: Final = Path(__file__).parent / "SqlScript.java"
 SQL_JAR: Final = "sql-script.jar"
 _COMPILE_S: Final = 300.0
@@ -217,4 +219,6 @@ def _make_jars(
         with zipfile.ZipFile(lib / name, "w") as archive:
             for path in sorted(classes.rglob("*.class")):
                 archive.write(path, path.relative_to(classes))
+            if _TABLES in sources:
+                archive.writestr(_SERVICE, f"onceproof.{_TABLES.stem}")
         shutil.move(lib, folder / _LIB)

@@ -11,6 +11,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from onceproof.harness.model.family import Family
-from onceproof.harness.model.family_places import place_of, script_of
-from onceproof.harness.model.history import TRANSACTION_VISIBLE, History
+from onceproof.harness.model.family_places import place_of, script_of, statements_of
+from onceproof.harness.model.history import TRANSACTION_VISIBLE, History, Row
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.services.service import LOOPBACK
 from onceproof.harness.systems.flink.points import ROUNDS
@@ -90,7 +91,7 @@ class FlinkOrder:
         scenario = self.scenario
         module, file, attribute = place_of(self.family)
         parallelisms = scenario.parallelisms(parallelism)
-        script = script_of(self.family)
+        script, statements = script_of(self.family), statements_of(self.family)
         settings = self._settings(backend)
         settings["rest.port"] = str(port)
         if restored is not None:
@@ -101,6 +102,7 @@ class FlinkOrder:
             "file": file,
             "attribute": attribute,
             "script": None if script is None else script.elsewhere(),
+            "tables": None if statements is None else statements.on_flink().order(scenario.records),
             "folder": str(self.folder.absolute()),
             "start": start,
             "source_parallelism": parallelisms.source,
@@ -120,6 +122,14 @@ class FlinkOrder:
             "settings": settings,
             "kafka": None if self.kafka is None else self._topics(self.kafka),
         }
+
+    def row_of(self) -> Callable[[Row], Row]:
+        """Return what makes rows of the lines of part files."""
+        statements = statements_of(self.family)
+        if statements is None:
+            return lambda line: line
+        found: Callable[[Row], Row] = statements.on_flink().row_of
+        return found
 
     def sink_topic(self) -> TopicLog | None:
         """Return what reads the topic of the sink; None: there is none."""

@@ -107,7 +107,7 @@ class FlinkRun:
             self._names_killed,
         )
         self._log = SourceLog(order.log)
-        self._files = FlinkPartFiles(order.output)
+        self._files = FlinkPartFiles(order.output, order.row_of())
         self._topic = order.sink_topic()
         listed_in = (lambda _: ()) if self._topic is None else self._topic.listed_in
         self._checkpoints = CheckpointFiles(order.checkpoints, order.kept, order.stops, lengths, listed_in)

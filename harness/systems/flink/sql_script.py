@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 _PIECE: Final = re.compile(
@@ -31,13 +32,22 @@ class SqlScriptError(Exception):
 
 def statements_of(script: str) -> list[str]:
     """Return the statements of a script, in order. Raises SqlScriptError."""
-    return [statement for _, statement in numbered_statements(script)]
+    found = [statement for _, statement in numbered_statements(script)]
+    check_inserts(found)
+    return found
+
+
+def check_inserts(statements: Iterable[str]) -> None:
+    """Raise SqlScriptError if no statement starts a job."""
+    if not any(_INSERT.match(statement) for statement in statements):
+        raise SqlScriptError("it has no INSERT INTO, so it starts no job")
 
 
 def numbered_statements(script: str) -> list[tuple[int, str]]:
     """Return the statements of a script, each with its line. Raises SqlScriptError."""
     found: list[tuple[int, str]] = []
-    for line, text in _split(script):
+    # What Windows writes at the beginning of a file is no part of it.
+    for line, text in _split(script.removeprefix("\ufeff")):
         statement = text
         if opening := _SET_OF_STATEMENTS.match(statement):
             statement = statement[opening.end() :]
@@ -48,8 +58,6 @@ def numbered_statements(script: str) -> list[tuple[int, str]]:
                 f"line {line}: {shows[1].upper()} shows rows on a screen: INSERT them INTO a table"
             )
         found.append((line, statement))
-    if not any(_INSERT.match(statement) for _, statement in found):
-        raise SqlScriptError("it has no INSERT INTO, so it starts no job")
     return found
 
 
@@ -57,7 +65,8 @@ def _split(script: str) -> list[tuple[int, str]]:
     """Return each statement with the line on which it begins."""
     statements: list[tuple[int, str]] = []
     text, begins = "", 1
-    for piece in _PIECE.finditer(f"{script};"):
+    # A comment on the last line ends there.
+    for piece in _PIECE.finditer(f"{script}\n;"):
         if piece["end"]:
             statements.append((begins, text.strip()))
             text = ""

@@ -5,12 +5,14 @@ import pytest
 from onceproof.engine.cep.automaton import Automaton
 from onceproof.engine.cep.pattern import MalformedPatternException, Pattern
 from onceproof.engine.cep.skipping import AfterMatchSkipStrategy
+from onceproof.engine.durations import Duration
+from tests.engine.cep.pattern_cases import Events
 
 LOOP = "a b1 d1 b2 d2 b3 c"
 
 
 def of(letter):
-    return lambda event, context: event.startswith(letter)
+    return lambda event: event.startswith(letter)
 
 
 def begin(letter="a", skip=None):
@@ -19,13 +21,13 @@ def begin(letter="a", skip=None):
 
 def found(pattern, events, step_ms=1):
     """Return the matches as texts; the state is stored and loaded after each event."""
-    automaton, data, matches = Automaton(pattern), None, []
+    automaton, data, matches, kept = Automaton(pattern), None, [], Events()
     for place, event in enumerate(events.split()):
-        state = automaton.load(data)
+        state = automaton.load(data, kept)
         matches += automaton.advance_time(state, place * step_ms)[0]
         matches += automaton.process(state, event, place * step_ms)
-        data = state.to_data()
-    state = automaton.load(data)
+        data = state.store()
+    state = automaton.load(data, kept)
     matches += automaton.advance_time(state, 1_000_000)[0]
     return sorted(" ".join(event for events in match.values() for event in events) for match in matches)
 
@@ -80,7 +82,7 @@ def test_pattern_that_must_not_occur_discards_the_match():
 
 
 def test_pattern_that_must_not_follow_at_the_end_waits_for_the_window():
-    pattern = begin().not_followed_by("c").where(of("c")).within(10)
+    pattern = begin().not_followed_by("c").where(of("c")).within(Duration.of_millis(10))
     assert found(pattern, "a1 d c a2 d") == ["a2"]
     with pytest.raises(MalformedPatternException, match="without windowTime"):
         Automaton(begin().not_followed_by("c").where(of("c")))
@@ -99,9 +101,11 @@ def test_until_ends_a_loop():
 
 
 def test_match_under_way_times_out_with_its_events():
-    automaton = Automaton(begin().followed_by("b").where(of("b")).within(10))
-    state = automaton.load(None)
+    automaton = Automaton(begin().followed_by("b").where(of("b")).within(Duration.of_millis(10)))
+    kept = Events()
+    state = automaton.load(None, kept)
     automaton.process(state, "a1", 5)
     assert automaton.advance_time(state, 14) == ([], [])
     assert automaton.advance_time(state, 15) == ([], [({"a": ["a1"]}, 15)])
-    assert state.to_data() is None
+    assert state.store() is None
+    assert not kept

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from onceproof.engine.table.nodes.match import MatchRecognize
+from onceproof.engine.cep.automaton import MatchState
 from tests.conformance.sql_run import run_vector
 from tests.conformance.sql_vectors import SqlVector
 from tests.engine.table.plan_runs import VECTORS, plan_of
@@ -53,13 +53,13 @@ def test_match_in_processing_time_leaves_no_state_behind_within(monkeypatch):
         "value": "3000",
     }
     kept = []
-    store = MatchRecognize._store
+    store = MatchState.store
 
-    def keep(self, state):
-        kept.append(state.to_data())
-        store(self, state)
+    def keep(self):
+        kept.append(store(self))
+        return kept[-1]
 
-    monkeypatch.setattr(MatchRecognize, "_store", keep)
+    monkeypatch.setattr(MatchState, "store", keep)
     rows = [["+I", "A", 12, "2024-01-01T00:00:01.000"]]
     run = run_vector(fed("mr.proctime", "tk", rows, ["tk", "pause:3000"]), plan)
     assert run.error is None

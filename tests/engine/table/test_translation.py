@@ -4,7 +4,7 @@ import pytest
 
 from onceproof.engine import StreamExecutionEnvironment
 from onceproof.engine.table.plans import InvalidPlan, UnsupportedPlan, duration_ms, read_plan
-from onceproof.engine.table.translation import translate
+from onceproof.engine.table.translation import MISSING_NODES, load_translators, translate
 from tests.engine.table.plan_runs import Ends, run
 
 ROW = "ROW<`k` STRING, `v` INT>"
@@ -12,6 +12,20 @@ TABLE = {
     "identifier": "`default_catalog`.`default_database`.`e`",
     "resolvedTable": {"schema": {"columns": []}, "options": {"connector": "vec"}},
 }
+
+PLANNED = """
+    async-calc_1 async-correlate_1 calc_1 changelog-normalize_1 correlate_1 deduplicate_1 delta-join_1
+    delta-join_2 drop-update-before_1 exchange_1 expand_1 global-group-aggregate_1
+    global-window-aggregate_1 group-aggregate_1 group-window-aggregate_1 incremental-group-aggregate_1
+    interval-join_1 join_1 limit_1 local-group-aggregate_1 local-window-aggregate_1 lookup-join_1
+    match_1 mini-batch-assigner_1 ml-predict-table-function_1 multi-join_1 over-aggregate_1
+    process-table-function_1 python-async-calc_1 python-calc_1 python-correlate_1
+    python-group-aggregate_1 python-group-window-aggregate_1 python-over-aggregate_1 rank_1 sink_1
+    sink_2 sort_1 sort-limit_1 table-source-scan_1 table-source-scan_2 temporal-join_1 temporal-sort_1
+    union_1 values_1 vector-search-table-function_1 watermark-assigner_1 window-aggregate_1
+    window-deduplicate_1 window-join_1 window-rank_1 window-table-function_1
+"""
+"""What ExecNodeMetadataUtil of flink-table-planner 2.3.0 lists for streams."""
 
 
 def plan(*middle, version="2.3"):
@@ -86,6 +100,21 @@ def test_edge_from_nowhere_is_refused_in_a_line():
     wrong["edges"][0]["source"] = 9
     with pytest.raises(InvalidPlan, match="node 2, group-aggregate_1: KeyError: 9"):
         translate(read_plan(wrong), Ends(lambda table: []), env)
+
+
+def test_each_node_of_the_planner_has_a_translator_or_a_reason():
+    translated = {f"{kind}_{version}" for kind, version in load_translators()}
+    assert translated <= {*PLANNED.split()}
+    assert {each.partition("_")[0] for each in {*PLANNED.split()} - translated} == set(MISSING_NODES)
+
+
+def test_node_that_is_missing_is_refused_with_its_remedy():
+    missing = {"type": "stream-exec-multi-join_1", "outputType": ROW, "description": "MultiJoin(all)"}
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(
+        UnsupportedPlan, match=r"multi-join_1 \(set table.optimizer.multi-join.enabled to false"
+    ):
+        translate(read_plan(plan(missing)), Ends(lambda table: []), env)
 
 
 @pytest.mark.parametrize(

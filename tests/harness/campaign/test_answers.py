@@ -27,7 +27,7 @@ def fields(number: int) -> dict[str, object]:
 def test_an_answer_with_a_failure_arrives_as_it_was_sent() -> None:
     failed = {"passed": False, "signature": LOST[:2], "violations": (LOST,), "recovery_seconds": (0.5,)}
     sent = [*map(to_line, OUTCOMES), to_line(type(OUTCOMES[0])(**{**fields(0), **failed}))]
-    answer = Answer.of(1, 3, [4, 5, 7, 8], sent, WrittenFile("part", 4, "digest"))
+    answer = Answer.of(1, 3, [4, 5, 7, 8], sent, WrittenFile("part", 1, 7, 4, "digest"))
     [arrived] = answers_in(pa.Table.from_batches([answer.batch()]))
     assert arrived == answer
     assert arrived.turns == (range(4, 6), range(7, 9))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from onceproof.harness.campaign.answers import Answer, answers_in
 from onceproof.harness.campaign.campaign_plan import CampaignPlan
-from onceproof.harness.campaign.executor import FamilySource, Simulation, load
+from onceproof.harness.campaign.executor import FamilySource, Simulation, Simulations, load
 from onceproof.harness.campaign.file_stores import store_of
 from onceproof.harness.campaign.scenario_worker import stop_scenario_process
 from onceproof.harness.campaign.trial_files import digest_of
@@ -118,19 +118,18 @@ def test_a_row_that_does_not_fit_the_schema_is_kept_as_text(misfit: Any) -> None
     assert row["committed"] == [{"word": "ant", "count": 1}, {"word": None, "count": None}]
 
 
-def simulation_of(source: FamilySource, folder: Path, **options: Any) -> Simulation:
+def simulation_of(source: FamilySource, folder: Path, **options: Any) -> Simulations:
     usual: dict[str, Any] = {
         "run_seed": 7,
         "families": 1,
         "place": 0,
         "turns": [range(20)],
-        "store": store_of(folder),
         "budget": Budget(),
     }
-    return Simulation(source=source, tables=TABLES, **{**usual, **options})
+    return Simulations([Simulation(source=source, tables=TABLES, **{**usual, **options})], store_of(folder))
 
 
-def answer_of(simulation: Simulation) -> Answer:
+def answer_of(simulation: Simulations) -> Answer:
     [answer] = answers_in(pa.Table.from_batches(list(simulation.run())))
     return answer
 
@@ -279,9 +278,10 @@ def test_a_campaign_is_the_run_of_the_same_seed(spark: SparkSession, tmp_path: P
     assert shown[-1] == (21, 0)
 
     # What was judged can be looked at with any tool that reads Parquet.
-    trials = table_of(tmp_path / "spark" / "trials" / "0-flights")
-    assert sorted(trials.column("scenario_id").to_pylist()) == list(range(0, 21, 2))
-    assert set(trials.column("family").to_pylist()) == {"flights"}
+    trials = table_of(tmp_path / "spark" / "trials" / "parts")
+    assert sorted(trials.column("scenario_id").to_pylist()) == list(range(21))
+    for row in trials.to_pylist():
+        assert row["family"] == ("flights", "own")[row["scenario_id"] % 2]
 
 
 @pytest.mark.spark
@@ -459,7 +459,7 @@ def test_an_interrupt_ends_the_campaign_with_the_result_so_far(
     assert without_milliseconds(tmp_path / "outcomes.jsonl") == without_milliseconds(
         tmp_path / "plain" / "outcomes.jsonl"
     )
-    written = table_of(tmp_path / "trials" / "0-word_count").column("scenario_id").to_pylist()
+    written = table_of(tmp_path / "trials" / "parts").column("scenario_id").to_pylist()
     assert sorted(written) == list(range(40))
 
 

@@ -71,7 +71,7 @@ def test_a_family_that_aborts_its_workers_ends_no_campaign(spark: SparkSession, 
 
 
 def parts(folder: Path) -> list[Path]:
-    return sorted((folder / "trials" / "0-word_count").glob("part-*"))
+    return sorted((folder / "trials" / "parts").glob("part-*"))
 
 
 def after_the_wave(monkeypatch: pytest.MonkeyPatch, harm: Any) -> None:
@@ -192,7 +192,7 @@ def test_executors_write_to_an_object_store(tmp_path: Path, object_store: object
     try:
         files = store_of(store)
         assert msgspec.json.decode(files.read("campaign.json"))["is_finished"]
-        assert all(name.startswith("part-") for name in files.below("0-word_count").names())
+        assert all(name.startswith("part-") for name in files.below("parts").names())
         files.write("mine.csv", b"mine")
         files.delete("campaign.json")
         family = load_family("word_count")

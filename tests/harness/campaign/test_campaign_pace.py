@@ -126,6 +126,38 @@ def test_families_have_as_many_scenarios_wherever_a_wave_is_cut_off() -> None:
     assert list(by_turns([[4, 5, 6], [], [7]], [2, 2, 2])) == [(0, [4, 5]), (2, [7]), (0, [6])]
 
 
+def test_a_small_wave_of_many_families_has_few_tasks_that_take_alike() -> None:
+    pace = Pace(2, None, None)
+    pace.record_wave(1_000, 10.0)
+    costs = [0.008, 0.02, 0.079, 0.0] * 15
+    unfinished = [list(range(30)) for _ in costs]
+    parts = list(by_turns(unfinished, pace.turns_of(30 * 60, costs)))
+    tasks = list(pace.tasks_of(iter(parts), costs))
+    # Each part has about a second of work, each task a quarter of what its core has to do.
+    assert 8 <= len(tasks) <= 10
+    seconds = [sum(len(turns) * (costs[place] or 0.02) for place, turns in task.items()) for task in tasks]
+    assert max(seconds) <= sum(seconds) / 8 + 1e-9
+    every = [(place, turn) for task in tasks for place, turns in task.items() for turn in turns]
+    assert sorted(every) == [(place, turn) for place in range(60) for turn in range(30)]
+
+
+def test_parts_of_a_family_in_one_task_are_one() -> None:
+    pace = Pace(2, None, 60.0)
+    assert (
+        list(pace.tasks_of([(0, [0, 1]), (1, [0]), (0, [2, 3]), (1, [1])] * 2, [0.1, 0.1]))
+        == [
+            {0: [0, 1]},
+            {1: [0]},
+            {0: [2, 3]},
+            {1: [1]},
+        ]
+        * 2
+    )
+    whole = [(place, [turn]) for turn in range(16) for place in range(2)]
+    assert next(pace.tasks_of(whole, [0.1, 0.1])) == {0: [0, 1], 1: [0, 1]}
+    assert list(pace.tasks_of([], [])) == []
+
+
 def test_a_campaign_is_judged_at_its_end_and_a_long_one_in_between() -> None:
     short, long = Machine(5.0, 600, 1.0), Machine(5.0, 600, 1.0)
     short.campaign(Pace(2, 300_000, None))

@@ -77,13 +77,13 @@ class Night:
     def run(self) -> None:
         """Run and judge all scenarios."""
         while self._begin_waves():
-            size, tasks, begun, ended = self._waves.popleft()
+            size, answers, begun, ended = self._waves.popleft()
             self.now = max(self.now, ended)
             self.pace.record_wave(size, ended - max(begun, self._ended))
             self._ended = ended
             if self._begin_waves() and self.pace.is_judging_due:
                 self._judge()
-            work = tasks * ANSWER_SECONDS + size * LINE_SECONDS
+            work = answers * ANSWER_SECONDS + size * LINE_SECONDS
             self.driver += work
             self.now += work
         self._judge()
@@ -96,12 +96,14 @@ class Night:
             count = size.scenarios
             known = COSTS if self.pace.is_measured else (0.0,) * len(COSTS)
             numbers = [range(len(range(place, count, len(COSTS)))) for place in range(len(COSTS))]
-            turns = by_turns(numbers, self.pace.turns_of(count, known))
-            tasks = [len(some) * COSTS[place] for place, some in turns]
+            parts = by_turns(numbers, self.pace.turns_of(count, known))
+            shares = list(self.pace.tasks_of(parts, known))
+            tasks = [sum(len(some) * COSTS[place] for place, some in share.items()) for share in shares]
+            answers = sum(map(len, shares))
             self._begun += count
             self.files += len(tasks)
             self.largest = max(self.largest, count)
-            self._waves.append((count, len(tasks), self.now, self.executors.run(self.now, tasks)))
+            self._waves.append((count, answers, self.now, self.executors.run(self.now, tasks)))
         return bool(self._waves)
 
     def _judge(self) -> None:

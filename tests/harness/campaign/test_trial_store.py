@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from onceproof.harness.campaign.answers import Answer, answers_in
-from onceproof.harness.campaign.executor import FamilySource, Recall, Simulation, Survey
+from onceproof.harness.campaign.executor import FamilySource, Recall, Simulation, Simulations, Survey
 from onceproof.harness.campaign.ledger import Ledger
 from onceproof.harness.campaign.scenario_worker import stop_scenario_process
 from onceproof.harness.campaign.trial_files import TrialsLost, WrittenFile, digest_of, verified_table
@@ -27,6 +28,13 @@ RECORD = pa.schema(
     [("split", pa.string()), ("offset", pa.int64()), ("timestamp", pa.int64()), ("word", pa.string())]
 )
 TABLES = TrialTables("word_count", RECORD, pa.schema([("word", pa.string()), ("count", pa.int64())]))
+OTHER_SOURCE = FamilySource("buffered_sink")
+OTHER = load_family("buffered_sink")
+OTHER_TABLES = TrialTables(
+    "buffered_sink",
+    pa.schema([*list(RECORD)[:3], ("number", pa.int64())]),
+    pa.schema([("number", pa.int64())]),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -44,30 +52,25 @@ def store_at(folder: Path, **options: int) -> TrialStore:
     return TrialStore(str(folder), manifest(**options))
 
 
-def answers_of(task: Simulation | Recall | Survey) -> list[Answer]:
+def answers_of(task: Simulations | Recall | Survey) -> list[Answer]:
     return [answer for batch in task.run() for answer in answers_in(pa.Table.from_batches([batch]))]
 
 
 def simulate(store: TrialStore, turns: range) -> Answer:
     """Run scenarios as a task does; return its answer."""
-    simulation = Simulation(
-        source=SOURCE,
-        tables=TABLES,
-        run_seed=7,
-        families=1,
-        place=0,
-        turns=[turns],
-        store=store.folder(0),
-        budget=Budget(),
-    )
-    [answer] = answers_of(simulation)
+    [answer] = answers_of(Simulations([simulation(turns)], store.parts))
     return answer
+
+
+def simulation(turns: range, **options: Any) -> Simulation:
+    usual = {"source": SOURCE, "tables": TABLES, "families": 1, "place": 0}
+    return Simulation(run_seed=7, turns=[turns], budget=Budget(), **{**usual, **options})
 
 
 def ledger_of(store: TrialStore) -> Ledger:
     """Return the ledger of a campaign that resumes from a store."""
-    ledger = Ledger(0, 1, FAMILY, TABLES, SOURCE, store.folder(0))
-    ledger.find(answers_of(Survey(0, 1, store.folder(0), store.part_names(0))))
+    ledger = Ledger(0, 1, FAMILY, TABLES, SOURCE, store.parts)
+    ledger.find(answers_of(Survey(1, store.parts, store.part_names())))
     return ledger
 
 
@@ -101,7 +104,7 @@ def test_the_same_campaign_resumes_from_what_is_written(unfinished: Path) -> Non
     store.begin(resumes=True)
     assert numbers(store) == [0, 1, 5, 6, 7]
     for file in found(store):
-        assert file.digest == digest_of((unfinished / "0-word_count" / file.name).read_bytes())
+        assert file.digest == digest_of((unfinished / "parts" / file.name).read_bytes())
 
 
 def test_an_answer_recalled_from_a_file_is_that_of_its_task(tmp_path: Path) -> None:
@@ -111,6 +114,34 @@ def test_an_answer_recalled_from_a_file_is_that_of_its_task(tmp_path: Path) -> N
     [recalled] = answers_of(recall)
     assert (recalled.turns, recalled.lines) == (answer.turns, answer.lines)
     assert recalled.tally == answer.tally
+
+
+def test_the_families_of_a_task_have_one_file_in_which_each_finds_its_own(tmp_path: Path) -> None:
+    store = TrialStore(str(tmp_path), manifest_of([FAMILY, OTHER], [SOURCE, OTHER_SOURCE], 7, 20))
+    task = Simulations(
+        [
+            simulation(range(2), families=2),
+            simulation(range(3), families=2, place=1, source=OTHER_SOURCE, tables=OTHER_TABLES),
+        ],
+        store.parts,
+    )
+    written = answers_of(task)
+    assert [(answer.place, answer.turns) for answer in written] == [(0, (range(2),)), (1, (range(3),))]
+    found = answers_of(Survey(2, store.parts, store.part_names()))
+    assert len(store.part_names()) == 1
+    assert [answer.written for answer in found] == [answer.written for answer in written]
+    for answer, tables in zip(found, (TABLES, OTHER_TABLES), strict=True):
+        assert answer.written is not None
+        table = verified_table(store.parts, answer.written, tables.schema.names)
+        # Spark gets the columns with the types that the family has by itself.
+        assert table.schema == tables.schema
+        assert table.column("family").unique().to_pylist() == [tables.family]
+        assert all(table.column("input").to_pylist())
+        assert all(table.column("committed").to_pylist())
+    ledger = Ledger(1, 2, OTHER, OTHER_TABLES, OTHER_SOURCE, store.parts)
+    ledger.find([answer for answer in found if answer.place == 1])
+    [recalled] = answers_of(ledger.recalls(range(1, 3))[0])
+    assert (recalled.turns, recalled.scenarios) == ((range(1, 3),), 2)
 
 
 def test_a_wave_recalls_what_it_wants_of_a_file_and_runs_the_rest(unfinished: Path) -> None:
@@ -124,7 +155,7 @@ def test_a_wave_recalls_what_it_wants_of_a_file_and_runs_the_rest(unfinished: Pa
 
 
 def test_a_damaged_file_is_ignored_and_so_is_a_scenario_that_is_there_twice(unfinished: Path) -> None:
-    _, second = sorted((unfinished / "0-word_count").iterdir())
+    _, second = sorted((unfinished / "parts").iterdir())
     simulate(store_at(unfinished), range(2))
     data = bytearray(second.read_bytes())
     data[len(data) // 3] ^= 1
@@ -164,7 +195,7 @@ def test_a_log_that_grows_beside_the_family_is_named_and_does_not_forbid_to_resu
 ) -> None:
     place = tmp_path / "trials"
     store_of_file(family_in_a_file, place).begin(resumes=False)
-    shutil.copytree(simulated / "0-word_count", place / "0-word_count")
+    shutil.copytree(simulated / "parts", place / "parts")
     with (family_in_a_file.parent / "log").open("a") as log:
         log.write("5 scenarios\n")
     store = store_of_file(family_in_a_file, place)
@@ -177,7 +208,7 @@ def test_the_refusal_of_a_family_that_has_changed_names_its_file(
 ) -> None:
     place = tmp_path / "trials"
     store_of_file(family_in_a_file, place).begin(resumes=False)
-    shutil.copytree(simulated / "0-word_count", place / "0-word_count")
+    shutil.copytree(simulated / "parts", place / "parts")
     with family_in_a_file.open("a") as file:
         file.write("# another one\n")
     with pytest.raises(OutputUnwritable, match=r"changed since: word_count\.py\): repeat its command"):
@@ -185,7 +216,7 @@ def test_the_refusal_of_a_family_that_has_changed_names_its_file(
 
 
 def test_a_campaign_that_has_ended_is_replaced(unfinished: Path) -> None:
-    store_at(unfinished).finish([[file.name for file in found(store_at(unfinished))]])
+    store_at(unfinished).finish([file.name for file in found(store_at(unfinished))])
     for again in (store_at(unfinished), store_at(unfinished, seed=8)):
         assert not again.resumes()
     again.begin(resumes=False)
@@ -202,15 +233,15 @@ def test_a_campaign_that_must_begin_anew_replaces_an_unfinished_one(unfinished: 
 def test_files_of_attempts_that_lost_are_deleted_at_the_end(unfinished: Path) -> None:
     store = store_at(unfinished)
     kept = found(store)[0].name
-    stranger = unfinished / "0-word_count" / "notes.txt"
+    stranger = unfinished / "parts" / "notes.txt"
     stranger.write_text("mine")
-    store.finish([[kept]])
+    store.finish([kept])
     assert sorted(path.name for path in stranger.parent.iterdir()) == ["notes.txt", kept]
 
 
 def test_a_place_with_files_of_a_user_is_refused_and_stays(tmp_path: Path) -> None:
     trials = tmp_path / "trials"
-    for path in (trials / "mine.csv", trials / "0-word_count" / "thesis.tex"):
+    for path in (trials / "mine.csv", trials / "parts" / "thesis.tex"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
         with pytest.raises(OutputUnwritable, match="which no campaign has written: give another --out"):
@@ -223,7 +254,7 @@ def test_a_place_with_files_of_a_user_is_refused_and_stays(tmp_path: Path) -> No
 
 def test_files_of_a_user_beside_those_of_a_campaign_are_never_deleted(unfinished: Path) -> None:
     (unfinished / "mine.csv").write_text("mine")
-    (unfinished / "0-word_count" / "thesis.tex").write_text("mine")
+    (unfinished / "parts" / "thesis.tex").write_text("mine")
     store = store_at(unfinished, seed=8)
     store.begin(store.resumes(may_resume=False))
     left = sorted(path.name for path in unfinished.rglob("*") if path.is_file())
@@ -255,9 +286,9 @@ def test_an_address_is_no_folder_of_results(tmp_path: Path, monkeypatch: pytest.
 def test_what_is_judged_must_be_the_file_that_was_acknowledged(unfinished: Path) -> None:
     store = store_at(unfinished)
     first, second = found(store)
-    folder = store.folder(0)
+    folder = store.parts
     assert verified_table(folder, first, ["scenario_id"]).num_rows == 2
-    path = unfinished / "0-word_count" / first.name
+    path = unfinished / "parts" / first.name
     shutil.copy(path.with_name(second.name), path)
     with pytest.raises(TrialsLost, match=f"{first.name}: is not the file that was written"):
         verified_table(folder, first, ["scenario_id"])

@@ -5,6 +5,7 @@ declared by its types; it is never executed here.
 """
 
 import operator
+import re
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 
@@ -23,6 +24,10 @@ OPERATORS = frozenset(
         *("add", "sub", "mul", "truediv", "mod", "pow"),
     )
 )
+TEMPORARY = re.compile(r"(\s*(?:CREATE|DROP)\s+)TEMPORARY\s+(?=TABLE\b)", re.IGNORECASE)
+LASTING = {"create_temporary_table": "create_table", "drop_temporary_table": "drop_table"}
+"""A plan names a temporary table and says nothing else of it, as the session has it. Here each request has a
+catalog of its own, so a lasting one serves."""
 CLASSES = (pyflink.table, pyflink.table.window, pyflink.table.expression)
 
 
@@ -56,7 +61,10 @@ class Calls:
         if "function" in step:
             return public(pyflink.table.expressions, step["function"])(*arguments, **named)
         if "environment" in step:
-            return public(self._environment, step["environment"])(*arguments, **named)
+            name = step["environment"]
+            if name == "execute_sql":
+                arguments = [lasting(*arguments)]
+            return public(self._environment, LASTING.get(name, name))(*arguments, **named)
         if "class" in step:
             return public(class_named(step["class"]), step["name"])(*arguments, **named)
         on = self.argument(step["on"])
@@ -89,6 +97,11 @@ class Calls:
             "time": time.fromisoformat,
             "timedelta": lambda number: timedelta(microseconds=number),
         }[kind](content)
+
+
+def lasting(statement):
+    """Return a statement that creates or drops a temporary table as one for a lasting table."""
+    return TEMPORARY.sub(r"\1", statement)
 
 
 def public(owner, name):

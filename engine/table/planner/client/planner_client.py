@@ -20,7 +20,7 @@ import sys
 import tempfile
 import traceback
 
-from calls import Calls, jsonable
+from calls import Calls, jsonable, lasting
 from pyflink.common import Configuration, Types, typeinfo
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
@@ -54,7 +54,7 @@ def answer(request, jar):
     """Answer one request."""
     environment = new_environment(request.get("options", {}), jar)
     try:
-        with_phase("ddl", lambda: [environment.execute_sql(text) for text in request.get("ddl", ())])
+        with_phase("ddl", lambda: [environment.execute_sql(lasting(text)) for text in request.get("ddl", ())])
         return planned(environment, request)
     except Failure as failure:
         return {"error": {"phase": failure.phase, **described(failure.error)}}
@@ -65,7 +65,11 @@ def new_environment(options, jar):
     configuration = Configuration()
     for key, value in {**SETTINGS, **options, "pipeline.jars": f"file://{jar}"}.items():
         configuration.set_string(key, value)
-    return StreamTableEnvironment.create(StreamExecutionEnvironment.get_execution_environment(configuration))
+    streams = StreamExecutionEnvironment.get_execution_environment(configuration)
+    environment = StreamTableEnvironment.create(streams)
+    # From here on the jar answers for the tables of every connector.
+    environment.execute_sql("LOAD MODULE vec")
+    return environment
 
 
 def planned(environment, request):

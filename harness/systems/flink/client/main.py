@@ -19,6 +19,7 @@ from pyflink.common import Configuration
 from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.java_gateway import get_gateway
 from script_jobs import ScriptEnvironment, modules_beside, rows_module, run_script
+from table_jobs import TableJob
 
 
 def family_in(module_name, file, attribute):
@@ -68,6 +69,8 @@ def submit(order):
     )
     java.setParallelism(order["parallelism"])
     java.setMaxParallelism(order["max_parallelism"])
+    if order["tables"] is not None:
+        return submit_tables(TableJob(java, order), order["is_only_built"])
     try:
         if order["script"] is not None:
             environment = ScriptEnvironment(java, order, configuration)
@@ -90,6 +93,15 @@ def submit(order):
     # A script's environment ends the script in place of its own call.
     job = str(StreamExecutionEnvironment.execute_async(environment, order["name"]).get_job_id())
     return {"job": job, "readers": environment.readers(), "reads_topic": environment.reads_topic}
+
+
+def submit_tables(job, is_only_built):
+    """Submit the job of a script of SQL as ``submit`` does."""
+    try:
+        found = {} if is_only_built and job.execution_plan() else {"job": job.submit()}
+    except Exception as error:
+        raise NoCounterpart(_first_line(error)) from error
+    return {**found, "readers": job.readers(), "reads_topic": False}
 
 
 def answer(order):

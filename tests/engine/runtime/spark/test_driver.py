@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from itertools import pairwise
 
@@ -285,3 +286,43 @@ def test_stopped_spark_fails_the_job_and_another_process_continues(job, here):
     here(job.graph())
     assert job.rows() == job.counts
     assert job.left_behind() == (["finished", "incarnation-2"], [])
+
+
+def test_a_folder_is_synced_once_for_the_commits_of_all_subtasks(job, here, monkeypatch):
+    synced, fsync = [], os.fsync
+    within = []
+
+    class Observed(here.execution):
+        def _commit(self, message):
+            within.append(message.checkpoint_id)
+            super()._commit(message)
+            within.clear()
+
+    def noted(descriptor):
+        if within:
+            synced.append((*within, os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    here(job.graph(8), execution_class=Observed)
+    assert job.rows() == job.counts
+    assert len(synced) == len(set(synced)) > 3
+
+
+def test_commits_that_do_not_become_durable_fail_the_attempt(job, here, monkeypatch):
+    fsync, failures = os.fsync, []
+
+    class Failing(here.execution):
+        def _commit(self, message):
+            def full(descriptor):
+                failures.append(descriptor)
+                raise OSError(28, "No space left on device")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "fsync", full if not failures else fsync)
+                super()._commit(message)
+
+    _, result = here(job.graph(), execution_class=Failing)
+    assert len(failures) == 1
+    assert (result.attempts, result.restarts) == (2, 1)
+    assert job.rows() == job.counts

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -15,9 +18,10 @@ from onceproof.engine.connectors.collection import CollectionSource
 from onceproof.engine.elements import CheckpointBarrier, EndOfData
 from onceproof.engine.job.channel_layout import layout_of
 from onceproof.engine.job.deployment import AFRESH, plan_restores
-from onceproof.engine.messages import AcknowledgeCheckpoint, TaskFailed, TaskId
+from onceproof.engine.messages import AcknowledgeCheckpoint, DeclineCheckpoint, TaskFailed, TaskId
 from onceproof.engine.protocol_points import SNAPSHOTTED, no_probe
 from onceproof.engine.runtime.recovery import recover
+from onceproof.engine.runtime.spark import epoch_job
 from onceproof.engine.runtime.spark.epoch import (
     ChannelEnd,
     Epoch,
@@ -249,3 +253,45 @@ def test_subtask_reads_on_from_its_checkpoint(job, here):
     assert report.records_read == 400
     left = Counter(word for split in job.splits.values() for word, _ in split[100:])
     assert Counter(values(parcels)) == left
+
+
+@pytest.fixture
+def task_of_two(job, deployment_of, monkeypatch):
+    """Run the two subtasks of a Spark task whose first files the disk may refuse; give their reports."""
+
+    def run_task(refused=None):
+        spark_task = SimpleNamespace(taskAttemptId=lambda: 7)
+        monkeypatch.setattr(epoch_job, "TaskContext", SimpleNamespace(get=lambda: spark_task))
+        synced = []
+
+        def fsync(descriptor):
+            synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            if refused is not None and refused in synced[-1]:
+                raise OSError(28, "No space left on device")
+
+        deployment = deployment_of(job.graph(4))
+        epoch = epoch_of(deployment, 37)
+        monkeypatch.setattr(os, "fsync", fsync)
+        run = epoch_job.StageRun(SOURCE.vertex, [2, 2], SimpleNamespace(value=deployment), epoch)
+        parcels = list(run._run(1, {}))
+        reports = [parcel[-1] for parcel in parcels if parcel[0] == DRIVER]
+        assert parcels[-2:] == [(DRIVER, 0, 0, 0, report) for report in reports]
+        assert [report.task.subtask for report in reports] == [1, 3]
+        return reports, synced
+
+    return run_task
+
+
+def test_subtasks_of_a_spark_task_sync_their_common_folder_once(task_of_two):
+    reports, synced = task_of_two()
+    assert all(isinstance(*report.messages, AcknowledgeCheckpoint) for report in reports)
+    assert len([path for path in synced if path.endswith("/chk-1")]) == 1
+    assert len([path for path in synced if "/chk-1/" in path]) == 2
+
+
+def test_all_subtasks_of_a_spark_task_decline_what_is_not_durable(task_of_two):
+    for report in task_of_two("/chk-1/")[0]:
+        [declined] = report.messages
+        assert isinstance(declined, DeclineCheckpoint)
+        assert (declined.task, declined.checkpoint_id) == (report.task, 1)
+        assert re.fullmatch(r"/.*/chk-1/.*: cannot be written: No space left on device", declined.reason)

@@ -1,5 +1,6 @@
 """The rows that are drawn for a script's tables."""
 
+import re
 from random import Random
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import read_type
+from onceproof.engine.table.values import NANOS_PER_MS
 from onceproof.harness.scripts.sql.drawn_rows import FIRST_MS, RowDrawer
 from onceproof.harness.scripts.sql.sql_ends import SourceTable
 
@@ -23,7 +25,7 @@ def drawer_of(digits, mode="append", stays_on_time=False):
     }
     fields = [{"name": "k", "fieldType": "VARCHAR(2147483647)"}, {"name": "v", "fieldType": "BIGINT"}]
     end = TableEnd("t", "t", read_type({"type": "ROW", "fields": fields}), {"mode": mode})
-    return RowDrawer(SourceTable(end, rowtime, rowtime), TableSettings({}), (), stays_on_time)
+    return RowDrawer(SourceTable(end, rowtime, rowtime), TableSettings({}), (), {}, stays_on_time)
 
 
 @pytest.mark.parametrize(("digits", "unit_ms"), [(3, 1), (0, 1000)])
@@ -39,3 +41,56 @@ def test_changes_may_be_late_where_a_plan_drops_late_rows():
     assert drawer_of(3, "retract", stays_on_time=True).may_be_late
     assert not drawer_of(3, "retract").may_be_late
     assert not drawer_of(3, stays_on_time=True).may_be_late
+
+
+def nested_drawer(constants):
+    """Return what draws a table whose event time is a field of the one or the other of two rows."""
+    row = {
+        "type": "ROW",
+        "fields": [{"name": "v", "fieldType": "BIGINT"}, {"name": "at", "fieldType": "TIMESTAMP(3)"}],
+    }
+
+    def field(index):
+        of = {"kind": "INPUT_REF", "inputIndex": index, "type": row}
+        return {"kind": "FIELD_ACCESS", "name": "at", "expr": of}
+
+    operands = [field(1), field(2)]
+    rowtime = {
+        "kind": "CALL",
+        "internalName": "$COALESCE$1",
+        "operands": operands,
+        "type": "TIMESTAMP(3)",
+    }
+    fields = [{"name": "k", "fieldType": "VARCHAR(2147483647)"}]
+    fields += [{"name": name, "fieldType": row} for name in ("left", "right")]
+    end = TableEnd("t", "t", read_type({"type": "ROW", "fields": fields}), {"mode": "append"})
+    return RowDrawer(SourceTable(end, rowtime, rowtime), TableSettings({}), (1000,), constants, False)
+
+
+def rows_of(drawer):
+    splits = [drawer.splits(Random(seed)) for seed in range(30)]
+    return [
+        (time, drawer.table.change_of(value)[1])
+        for split in splits
+        for own in split.values()
+        for time, value in own
+    ]
+
+
+def test_event_time_in_a_field_is_there_although_rows_are_null():
+    rows = rows_of(nested_drawer({}))
+    assert any(row[1] is None for _, row in rows)
+    assert any(row[2] is None for _, row in rows)
+    assert any(row[1] is not None and row[1][0] is None for _, row in rows)
+    for time, (_, left, right) in rows:
+        assert (left or right)[1] == time * NANOS_PER_MS
+
+
+def test_values_are_often_the_constants_of_a_plan_and_next_to_them():
+    rows = rows_of(nested_drawer({"v": (7000,), "k": ("/", "(&|^)id=([^&]*)")}))
+    numbers = {row[1][0] for _, row in rows if row[1] is not None}
+    assert {6999, 7000, 7001, 0, None} <= numbers
+    texts = {row[0] for _, row in rows if row[0] is not None}
+    assert any(text.count("/") >= 3 for text in texts)
+    assert any(re.search("(&|^)id=([^&]+)", text) for text in texts)
+    assert texts & {"ada", "bob", "cy", "dora"}

@@ -1,6 +1,7 @@
 """Scripts whose statements differ from the job without any fault, and plans that are malformed."""
 
 import json
+import re
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from onceproof.harness.scripts.sql import plans
 from onceproof.harness.scripts.sql.plans import digest_of
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
+from onceproof.reports.notes import judged_text
 
 TOTALS = Path(__file__).parents[4] / "scenarios" / "sql" / "totals.sql"
 
@@ -61,12 +63,17 @@ def test_nothing_is_said_where_both_agree():
     assert not any("workloads" in note for note in load_family(str(TOTALS)).notes())
 
 
-def test_what_duckdb_cannot_compute_is_judged_by_the_run(tmp_path):
+def test_what_duckdb_cannot_compute_is_judged_by_the_run(tmp_path, capsys):
     script = script_with(
         tmp_path, TOTALS.read_text().replace("AS BIGINT)", "AS TINYINT) * CAST(100 AS TINYINT)")
     )
     assert run(script, tmp_path) == PASSED
     assert any("cannot be executed by DuckDB in" in note for note in load_family(str(script)).notes())
+    said = capsys.readouterr().out
+    (judged,) = re.findall(r"changed: judged (.*) of 20 scenarios\n", said)
+    judges = dict(re.findall(r"by ([A-Za-z ]+) in (\d+)", judged))
+    assert judges.keys() == {"DuckDB", "its own runs without faults"}
+    assert sum(map(int, judges.values())) == 20
 
 
 def test_two_statements_write_one_sink(tmp_path):
@@ -132,7 +139,10 @@ def test_state_with_a_time_to_live_is_noted(tmp_path):
     def expire(plan):
         node_of(plan, "group-aggregate")["state"][0]["ttl"] = "1 h"
 
-    assert any("time to live" in note for note in load_family(str(plan_with(tmp_path, expire))).notes())
+    family = load_family(str(plan_with(tmp_path, expire)))
+    assert any("time to live" in note for note in family.notes())
+    of_clocks = family.judged_by(family.generate(Random(2)).records, Declared(sets_clocks=True))
+    assert of_clocks == "nobody: a clock was set, and state has a time to live"
     assert not any("time to live" in note for note in load_family(str(TOTALS)).notes())
 
 
@@ -158,3 +168,10 @@ def test_plan_is_taken_where_it_cannot_be_kept(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr(plans, "user_cache", lambda: tmp_path / "file")
     assert plans.plan_of(script).place == script
+
+
+def test_counts_of_judges_name_the_reasons():
+    notes = {"judged by nobody: b": 2, "judged by DuckDB": 5, "judged by nobody: a": 1, "undecided: c": 9}
+    assert judged_text(notes, 8) == "judged by DuckDB in 5 of 8 scenarios, not judged in 3 (b in 2; a in 1)"
+    assert judged_text({"judged by nobody: a": 8}, 8) == "not judged in 8 (a in 8)"
+    assert judged_text({"undecided: c": 9}, 8) == ""

@@ -100,16 +100,6 @@ def test_sample_gives_the_rows(tmp_path):
     assert set(drawn) == {("zoe", 7), ("yan", None)}
 
 
-def test_rows_are_on_time_where_windows_drop_late_ones():
-    family = family_of("revenue")
-    for seed in range(20):
-        for own in family.generate(Random(seed)).records.values():
-            highest = None
-            for time, _ in own:
-                assert highest is None or time > highest - 5000
-                highest = max(time, highest or time)
-
-
 @pytest.mark.parametrize(
     ("given", "sends", "takes"),
     [
