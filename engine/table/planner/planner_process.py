@@ -35,7 +35,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "please declare primary key": "without one it cannot find the row that a change replaces",
     "No match found for function signature": "a program registers functions of its own, by"
     " create_temporary_function",
-    "Can not serialize ExecNode": "Flink makes no compiled plan of this operation, which the engine would run",
+    "Can not serialize ExecNode": "Flink compiles no plan of this operation, which the engine would run",
 }
 """What to do, by the words of the planner that do not say it."""
 ANSWERS_S: Final = 600.0
