@@ -220,7 +220,7 @@ env.execute()
 
 
 def test_table_api_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(FamilyError, match="EnvironmentSettings of PyFlink is missing"):
+    with pytest.raises(FamilyError, match="HiveCatalog of PyFlink is missing"):
         load_family(script(tmp_path, "from pyflink.table.catalog import HiveCatalog\n"))
 
 
