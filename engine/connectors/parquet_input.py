@@ -25,6 +25,7 @@ from onceproof.engine.formats.avro_types import avro_field_of
 from onceproof.engine.formats.java_texts import rounded_to_float
 from onceproof.engine.types import TypeInformation, WrongValue
 from onceproof.engine.types.composite import ListType, MapType
+from onceproof.engine.types.information import of_streams
 from onceproof.engine.types.row import RowType, make_row
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
         is_case_sensitive: bool = True,
     ) -> None:
         require("the Parquet reader", PARQUET)
+        row_type = of_streams(row_type)
         arrow_schema_of_rows(row_type)
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: give at least 1")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.composite import ListType
+from onceproof.engine.types.information import of_streams
 
 NUMBERS: Final = frozenset(("BYTE", "SHORT", "INT", "LONG", "BIG_INT", "FLOAT", "DOUBLE", "BIG_DEC"))
 ELEMENTS: Final = NUMBERS | {"STRING", "BOOLEAN"}
@@ -109,7 +110,7 @@ class CsvSchemaBuilder:
         self, name: str, separator: str = ";", element_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
         """Add a column of arrays of text, or of another type, with a sign between the elements."""
-        element = Types.STRING() if element_type is None else element_type
+        element = Types.STRING() if element_type is None else of_streams(element_type)
         if getattr(element, "name", "") not in ELEMENTS:
             raise TypeError(f"column {name!r} cannot be an array of {element!r}: {_ADVICE}")
         return self._add(CsvColumn(name, Types.LIST(element), sign("array separator", separator, "")))
@@ -120,7 +121,7 @@ class CsvSchemaBuilder:
 
     def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
         """Add a column of numbers: of integers of 64 bits, or of another type."""
-        number = Types.LONG() if number_type is None else number_type
+        number = Types.LONG() if number_type is None else of_streams(number_type)
         if getattr(number, "name", "") not in NUMBERS:
             raise TypeError(f"column {name!r} cannot be a number of type {number!r}: {_ADVICE}")
         return self._add(CsvColumn(name, number))

@@ -23,6 +23,7 @@ from onceproof.engine.formats.bulk_writers import (
     WrongRow,
 )
 from onceproof.engine.types import Row, TypeInformation
+from onceproof.engine.types.information import of_streams
 
 if TYPE_CHECKING:
     import pyarrow
@@ -49,6 +50,7 @@ class ParquetBulkWriters:
             ExtraMissing: pyarrow is not installed.
         """
         require("the Parquet writer", PARQUET)
+        row_type = of_streams(row_type)
         arrow_schema_of_rows(row_type)
         return ParquetWriterFactory(row_type)
 

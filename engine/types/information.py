@@ -33,6 +33,12 @@ Packer: TypeAlias = Callable[[Any], Any]
 KeyRule: TypeAlias = "tuple[tuple[type, ...], Callable[[Any], Any]]"
 """The classes of keys that stand for themselves, and the function from any other key to its identity."""
 
+
+def of_streams(given: Any) -> Any:
+    """Return the type of streams that stands for a type of tables; anything else as it is."""
+    return given.of_streams() if hasattr(given, "of_streams") else given
+
+
 ENCODER = msgspec.msgpack.Encoder()
 ENCODE = ENCODER.encode
 

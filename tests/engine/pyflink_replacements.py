@@ -26,8 +26,8 @@ SERVICE: Final = Group(
     "write a Source or a Sink, or let the records pass through Kafka",
 )
 TABLES: Final = Group(
-    "it belongs to the Table API, and the engine has neither SQL nor relational operators",
-    "describe the job with the methods of DataStream",
+    "it belongs to the Table API",
+    "import it from pyflink.table, where `onceproof run` and `onceproof job run` have it if the engine does",
 )
 JAVA: Final = Group("it hands objects to Java, and here there is none", "remove it from the program")
 PRIVATE: Final = Group("PyFlink has it for its own work", "remove it: no program needs it")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from onceproof.engine.configuration import Configuration
 from onceproof.engine.table.api.recorded import Recorded
-from onceproof.engine.table.api.types import logical_of
+from onceproof.engine.table.api.types import DataType, logical_of
 from onceproof.engine.table.types import LogicalType
 
 
@@ -149,6 +149,13 @@ class FormatDescriptor(Built):
             return FormatDescriptor(("FormatDescriptor", "for_format", self._format), self._calls)
 
 
+class PlainTable(NamedTuple):
+    """The columns and options of a table."""
+
+    columns: Sequence[tuple[str, DataType]]
+    options: dict[str, str]
+
+
 class TableDescriptor(Built):
     """Connector, schema and options of a table (PyFlink: TableDescriptor)."""
 
@@ -156,6 +163,18 @@ class TableDescriptor(Built):
     def for_connector(connector: str) -> TableDescriptor.Builder:
         """Return the builder of a table of a connector."""
         return TableDescriptor.Builder(connector)
+
+    def plain(self) -> PlainTable | None:
+        """Return a table that has columns and options alone; None for any other."""
+        schemas = [arguments[0] for _, arguments in self.of("schema")]
+        if len(self._calls) != len(self.of("schema", "option")) or len(schemas) != 1:
+            return None
+        columns = schemas[0].of("column")
+        if len(columns) != len(schemas[0]._calls):
+            return None
+        options = {key: str(value) for key, value in [arguments for _, arguments in self.of("option")]}
+        kinds = [(name, DataType(logical_of(kind))) for name, kind in [each for _, each in columns]]
+        return PlainTable(kinds, {"connector": self._begin[-1], **options})
 
     class Builder(Builder):
         """Collects what describes a table (PyFlink: TableDescriptor.Builder)."""

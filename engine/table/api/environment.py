@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
+from onceproof.engine.api.table_sources import DATAGEN
+from onceproof.engine.connectors.generated_tables import GeneratedTableSource
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.table.api.descriptors import (
     ChangelogMode,
@@ -27,7 +29,7 @@ from onceproof.engine.table.api.result import CloseableRows, TableResult
 from onceproof.engine.table.api.session import Insert, Session
 from onceproof.engine.table.api.sql_functions import python_function
 from onceproof.engine.table.api.statement_set import StatementSet
-from onceproof.engine.table.api.table import Table
+from onceproof.engine.table.api.table import Table, path_of
 from onceproof.engine.table.api.types import DataType, columns_of
 from onceproof.engine.table.api.udf import UserFunction
 from onceproof.engine.table.values import KIND_OF
@@ -107,7 +109,11 @@ class TableEnvironment:
             table = self._table_of(table, fields_or_schema, "append", accepts_changes=False)
         self._session.effect("create_temporary_view", view_path, table)
 
-    create_temporary_table = _declares("create_temporary_table")
+    def create_temporary_table(self, path: str, descriptor: TableDescriptor) -> None:
+        """Declare a table by a descriptor."""
+        self._session.descriptors[path] = descriptor
+        self._session.effect("create_temporary_table", path, recorded_form(descriptor))
+
     create_table = _declares("create_table")
     drop_temporary_view = _declares("drop_temporary_view", True)
     drop_temporary_table = _declares("drop_temporary_table", True)
@@ -274,8 +280,21 @@ class StreamTableEnvironment(TableEnvironment):
 
     def to_data_stream(self, table: Table) -> DataStream:
         """Return the stream of the rows of a table that only adds rows."""
+        if (generated := self._generated(table)) is not None:
+            return generated
         stream, end = self._session.result_of({"stream": table, "method": "to_data_stream"})
         return stream.map(ToRow(end.type))
+
+    def _generated(self, table: Table) -> DataStream | None:
+        """Return the rows of a table of datagen that is read as it is, for which no planner is needed."""
+        path = path_of(table)
+        descriptor = self._session.descriptors.get(path)
+        plain = None if descriptor is None else descriptor.plain()
+        if plain is None or plain.options.pop("connector") != DATAGEN:
+            return None
+        columns = [(name, kind.of_streams()) for name, kind in plain.columns]
+        source = GeneratedTableSource(path, columns, plain.options)
+        return self._session.environment.from_source(source, None, path, source.row_type)
 
     def to_changelog_stream(
         self,

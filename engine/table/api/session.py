@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from onceproof.engine.api.datastream import DataStream, StreamExecutionEnvironment
 from onceproof.engine.configuration import Configuration
-from onceproof.engine.table.api.descriptors import ExplainDetail, TableConfig
+from onceproof.engine.table.api.descriptors import ExplainDetail, TableConfig, TableDescriptor
 from onceproof.engine.table.api.ends import ProgramTables, StreamEnd, ToRow
 from onceproof.engine.table.api.planning import ask_planner
 from onceproof.engine.table.api.recorded import Recorded, Steps
@@ -59,6 +59,7 @@ class Session:
         """What the environment has already."""
         self.functions: dict[str, PythonFunction] = {}
         self.streams: dict[str, StreamEnd] = {}
+        self.descriptors: dict[str, TableDescriptor] = {}
         self._effects: list[Recorded] = []
         self._numbers: dict[str, int] = {}
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from onceproof.engine.graph import InvalidJob
 from onceproof.engine.table.types import LONGEST, Field, LogicalType, parse_type
-from onceproof.engine.types import TypeInformation
+from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.composite import ListType, MapType, TupleType
 from onceproof.engine.types.row import RowType
 
@@ -30,6 +30,10 @@ class DataType:
     def field_names(self) -> list[str]:
         """Return the names of the fields of a ROW."""
         return self.logical.names
+
+    def of_streams(self) -> TypeInformation:
+        """Return the type of streams for values of this one. Raises InvalidJob if there is none."""
+        return _to_stream(self.logical)
 
     def __str__(self) -> str:
         return str(self.logical)
@@ -189,6 +193,38 @@ def _of_stream(kind: TypeInformation) -> LogicalType:
     if text is None:
         raise InvalidJob(f"values of type {kind.name} cannot be columns: declare the type of the stream")
     return parse_type(text)
+
+
+_TO_STREAM: Final[Mapping[str, Callable[[], TypeInformation]]] = {
+    "BOOLEAN": Types.BOOLEAN,
+    "TINYINT": Types.BYTE,
+    "SMALLINT": Types.SHORT,
+    "INT": Types.INT,
+    "BIGINT": Types.LONG,
+    "FLOAT": Types.FLOAT,
+    "DOUBLE": Types.DOUBLE,
+    "CHAR": Types.STRING,
+    "VARCHAR": Types.STRING,
+    "DECIMAL": Types.BIG_DEC,
+    "DATE": Types.SQL_DATE,
+    "TIME": Types.SQL_TIME,
+    "TIMESTAMP": Types.SQL_TIMESTAMP,
+    "BINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    "VARBINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+}
+
+
+def _to_stream(kind: LogicalType) -> TypeInformation:
+    match kind.root:
+        case "ROW":
+            return Types.ROW_NAMED(kind.names, [_to_stream(each) for each in kind.types])
+        case "ARRAY":
+            return Types.LIST(_to_stream(kind.arguments[0]))
+        case "MAP":
+            return Types.MAP(*[_to_stream(each) for each in kind.arguments])
+    if kind.root not in _TO_STREAM:
+        raise InvalidJob(f"{kind} is a type of columns, and streams have none for it")
+    return _TO_STREAM[kind.root]()
 
 
 def columns_of(kind: TypeInformation) -> LogicalType:

@@ -43,7 +43,7 @@ def test_no_name_that_is_there_counts_as_missing():
     assert not [name for name in missing_names() if is_ours(name)]
 
 
-@pytest.mark.parametrize(("name", "words"), [("HiveCatalog", "CREATE TABLE"), ("MapView", "a dict")])
+@pytest.mark.parametrize(("name", "words"), [("HiveCatalog", "CREATE TABLE"), ("DataView", "a dict")])
 def test_missing_name_says_what_to_use_instead(name, words):
     assert words in why_missing(name)
     assert why_missing("Table") is None

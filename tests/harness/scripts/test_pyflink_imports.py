@@ -124,10 +124,10 @@ def test_module_that_the_program_imports_finds_the_engine_too(
     ("line", "reason"),
     [
         (
-            "from pyflink.table import EnvironmentSettings",
-            "EnvironmentSettings of PyFlink is missing here: it",
+            "from pyflink.table.catalog import HiveCatalog",
+            "HiveCatalog of PyFlink is missing here: the planner",
         ),
-        ("from pyflink.table import AggregateFunction", "belongs to the Table API"),
+        ("from pyflink.table import BatchTableEnvironment", "belongs to the Table API"),
         ("from pyflink.datastream import SourceFunction", "use Source$"),
         ("from pyflink.common import Nothing", "pyflink.common has no name 'Nothing'"),
         ("import pyflink.fn_execution.beam", "for its own work"),

@@ -220,8 +220,8 @@ env.execute()
 
 
 def test_table_api_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(FamilyError, match="EnvironmentSettings of PyFlink is missing"):
-        load_family(script(tmp_path, "from pyflink.table import EnvironmentSettings\n"))
+    with pytest.raises(FamilyError, match="HiveCatalog of PyFlink is missing"):
+        load_family(script(tmp_path, "from pyflink.table.catalog import HiveCatalog\n"))
 
 
 def test_operator_is_named_whose_output_follows_the_order_of_arrival(tmp_path: Path) -> None:
