@@ -20,8 +20,8 @@ UNDECIDED = "undecided: "
 """Begins what a run says of rows that a checker could not judge."""
 JUDGED = "judged by "
 """Begins what a run of a script of Flink SQL says of who has judged it."""
-NOBODY = "nobody: "
-"""Stands behind it, before the reason, where nobody has."""
+NO_JUDGE = "no judge: "
+"""Stands behind it, before the reason, where there is none."""
 MOST_ITEMS = 4
 """How many items of a kind a line in the terminal names."""
 
@@ -133,19 +133,19 @@ def notes_of(report: Report) -> tuple[Note, ...]:
 
 
 def judges_of(notes: Mapping[str, int]) -> dict[str, int]:
-    """Return by who has judged the scenarios of a script in how many; why nobody has comes last."""
+    """Return by who has judged the scenarios of a script in how many; why there is none comes last."""
     found = {what.removeprefix(JUDGED): each for what, each in notes.items() if what.startswith(JUDGED)}
-    return dict(sorted(found.items(), key=lambda each: (each[0].startswith(NOBODY), -each[1])))
+    return dict(sorted(found.items(), key=lambda each: (each[0].startswith(NO_JUDGE), -each[1])))
 
 
 def judged_text(notes: Mapping[str, int], scenarios: int) -> str:
     """Return `judged by DuckDB in 9 of 12 scenarios, not judged in 3 (…)`; "" where no note says so."""
     judges = judges_of(notes)
-    reasons = {who: each for who, each in judges.items() if who.startswith(NOBODY)}
+    reasons = {who: each for who, each in judges.items() if who.startswith(NO_JUDGE)}
     by = [f"by {who} in {each:,}" for who, each in judges.items() if who not in reasons]
     parts = [f"judged {', '.join(by)} of {counted(scenarios, 'scenario')}"] if by else []
     if reasons:
-        why = [f"{who.removeprefix(NOBODY)} in {each:,}" for who, each in reasons.items()]
+        why = [f"{who.removeprefix(NO_JUDGE)} in {each:,}" for who, each in reasons.items()]
         parts.append(f"not judged in {sum(reasons.values()):,} ({'; '.join(why)})")
     return ", ".join(parts)
 

@@ -7,7 +7,7 @@ Rules:
   are worth the same in all families where t x cost is as the sum of i / (t + i) over the bugs of a family:
   each bug adds one at the most, so that no single bug decides.
 - No family has fewer turns than ``LEAST``, or than one. What these families do they do alone, and a bug that
-  nobody has planted yet may need it.
+  is not planted yet may need it.
 - A scenario's cost is measured on the machine that runs this command; only proportions count. Its square root
   counts: kills are recorded of one seed, and a dear family is dear because it does much.
 """

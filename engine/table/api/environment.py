@@ -24,12 +24,12 @@ from onceproof.engine.table.api.descriptors import (
 )
 from onceproof.engine.table.api.elements import changes_of, schema_of
 from onceproof.engine.table.api.ends import StreamEnd, ToRow
-from onceproof.engine.table.api.recorded import Recorded, first_argument
+from onceproof.engine.table.api.recorded import Recorded, first_argument, table_path
 from onceproof.engine.table.api.result import CloseableRows, TableResult
 from onceproof.engine.table.api.session import Insert, Session
 from onceproof.engine.table.api.sql_functions import python_function
 from onceproof.engine.table.api.statement_set import StatementSet
-from onceproof.engine.table.api.table import Table, path_of
+from onceproof.engine.table.api.table import Table
 from onceproof.engine.table.api.types import DataType, columns_of
 from onceproof.engine.table.api.udf import UserFunction
 from onceproof.engine.table.values import KIND_OF
@@ -287,7 +287,7 @@ class StreamTableEnvironment(TableEnvironment):
 
     def _generated(self, table: Table) -> DataStream | None:
         """Return the rows of a table of datagen that is read as it is, for which no planner is needed."""
-        path = path_of(table)
+        path = table_path(table)
         descriptor = self._session.descriptors.get(path)
         plain = None if descriptor is None else descriptor.plain()
         if plain is None or plain.options.pop("connector") != DATAGEN:

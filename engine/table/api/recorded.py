@@ -49,6 +49,11 @@ def first_argument(value: Recorded) -> Any:
     return value._arguments[0]
 
 
+def table_path(value: Recorded) -> str:
+    """Return the path of a declared table; "" for a query."""
+    return str(first_argument(value)) if value._step == {"environment": "from_path"} else ""
+
+
 class Steps:
     """Writes recorded values as steps."""
 

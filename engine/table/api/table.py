@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from onceproof.engine.table.api.descriptors import ExplainDetail, recorded_form
 from onceproof.engine.table.api.expression import Expression, col
-from onceproof.engine.table.api.recorded import Recorded, first_argument
+from onceproof.engine.table.api.recorded import Recorded
 from onceproof.engine.table.api.result import TableResult, TableSchema
 from onceproof.engine.table.api.session import Insert, Session
 from onceproof.engine.table.api.udf import UserFunction
@@ -135,11 +135,6 @@ class Table(Relation):
     def print_explain(self, *extra_details: ExplainDetail) -> None:
         """Print the planner's explanation of the query."""
         print(self.explain(*extra_details))
-
-
-def path_of(table: Table) -> str:
-    """Return the path of a declared table; "" for a query."""
-    return str(first_argument(table)) if table._step == {"environment": "from_path"} else ""
 
 
 class TablePipeline:

@@ -86,7 +86,7 @@ class Mark:
     def ends(self, row: Row, lateness: Lateness | None) -> tuple[int, ...] | None:
         """Return the ends of the windows that a row may be late for.
 
-        None: it has no time, or is behind and nobody knows what becomes of it.
+        None: it has no time, or is behind and what becomes of it is not known.
         """
         nanos = self._rowtime(row)
         if nanos is None:
@@ -155,7 +155,7 @@ def _windowing_of(node: Node, came_from: int, settings: TableSettings) -> Window
         if node.type in (*_BY_WINDOW, "window-join"):
             name = "windowing"
             if node.type == "window-join":
-                name = ("leftWindowing", "rightWindowing")[node.inputs.index(came_from)]
+                name = "leftWindowing" if came_from == node.inputs[0] else "rightWindowing"
             return read_windowing(node.attributes[name], node, settings)
     except UnsupportedPlan:
         pass

@@ -65,7 +65,7 @@ from onceproof.harness.scripts.sql.sql_ends import (
 )
 from onceproof.harness.scripts.sql.tables_on_trial import looked_up_rows
 from onceproof.harness.systems.simulation.world import World
-from onceproof.reports.notes import NOBODY
+from onceproof.reports.notes import NO_JUDGE
 from onceproof.reports.text import counted
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Judgement(NamedTuple):
 
     rows: Rows
     by: str
-    """Who says so; NOBODY, and why, if the rows are those of the run."""
+    """Who says so; NO_JUDGE, and why, if the rows are those of the run."""
 
 
 class SqlFamily:
@@ -200,15 +200,15 @@ class SqlFamily:
     def _judgement(self, records: Records, declared: Declared) -> Judgement:
         rows = declared.rows
         if self.expires and declared.sets_clocks:
-            return Judgement(rows, f"{NOBODY}a clock was set, and state has a time to live")
+            return Judgement(rows, f"{NO_JUDGE}a clock was set, and state has a time to live")
         if self._rows_at_end(records) is None:
-            return Judgement(rows, f"{NOBODY}no table has its changes")
+            return Judgement(rows, f"{NO_JUDGE}no table has its changes")
         batch, changes = self._tables(records), sink_tables.by_sink(self.sinks, rows)
         if any(sink_tables.are_right(self.sinks, changes, each) for each in batch):
             return Judgement(rows, BY_DUCKDB)
         calm = self._calm.rows(records)
         if calm is None:
-            return Judgement(rows, f"{NOBODY}its run without faults fails")
+            return Judgement(rows, f"{NO_JUDGE}its run without faults fails")
         of_calm = sink_tables.final_tables(self.sinks, calm)
         if self._repeats and declared.has_restored:
             return self._repeated(rows, changes, batch or (of_calm,))
@@ -216,11 +216,11 @@ class SqlFamily:
         if of_calm not in batch and sink_tables.are_right(self.sinks, changes, of_calm):
             return Judgement(rows, by)
         if len(batch) > 1 and declared.has_restored and (declared.has_in_flight or not self._keeps_late):
-            return Judgement(rows, f"{NOBODY}a restore may have let late rows in")
+            return Judgement(rows, f"{NO_JUDGE}a restore may have let late rows in")
         variants = self._calm.variants(records, over_time=declared.sets_clocks)
         right = batch if of_calm in batch else (of_calm,)
         if any(sink_tables.final_tables(self.sinks, run) not in right for run in variants):
-            return Judgement(rows, f"{NOBODY}its runs without faults differ")
+            return Judgement(rows, f"{NO_JUDGE}its runs without faults differ")
         return Judgement(sink_tables.corrected_rows(self.sinks, rows, calm), by)
 
     def _repeated(
@@ -228,7 +228,7 @@ class SqlFamily:
     ) -> Judgement:
         """Judge a run whose records may have come twice: by key, as far as that changes no table."""
         if adding := adds_up(self.plan):
-            return Judgement(rows, f"{NOBODY}records may have come twice, and {adding} counts them")
+            return Judgement(rows, f"{NO_JUDGE}records may have come twice, and {adding} counts them")
         missing = [sink_tables.lacked_rows(self.sinks, changes, table) for table in tables]
         return Judgement([*rows, *min(missing, key=len)], BY_DUCKDB if self._batch is not None else BY_RUNS)
 

@@ -53,7 +53,7 @@ _REMEDIES: Final[Mapping[str, str]] = {
     r"CREATE\s+CATALOG\b": "leave it out and declare each table with its columns by CREATE TABLE",
     r"CREATE\s.*?TABLE\b": "declare the table by CREATE TABLE, and write AS SELECT as an INSERT INTO it",
     r"(SET|RESET|QUIT|EXIT|HELP|CLEAR|SOURCE)\b": "it is for the prompt of the SQL client: leave it out",
-    r"(UPDATE|DELETE|TRUNCATE|UPSERT|MERGE|ANALYZE|CALL)\b": "no job of a stream does it: INSERT INTO a table",
+    r"(UPDATE|DELETE|TRUNCATE|UPSERT|MERGE|ANALYZE|CALL)\b": "no stream job does it: INSERT INTO a table",
 }
 """How a statement begins that is refused, and what to do."""
 DECLARED: Final = "vec"

@@ -142,7 +142,7 @@ def test_state_with_a_time_to_live_is_noted(tmp_path):
     family = load_family(str(plan_with(tmp_path, expire)))
     assert any("time to live" in note for note in family.notes())
     of_clocks = family.judged_by(family.generate(Random(2)).records, Declared(sets_clocks=True))
-    assert of_clocks == "nobody: a clock was set, and state has a time to live"
+    assert of_clocks == "no judge: a clock was set, and state has a time to live"
     assert not any("time to live" in note for note in load_family(str(TOTALS)).notes())
 
 
@@ -171,7 +171,7 @@ def test_plan_is_taken_where_it_cannot_be_kept(tmp_path, monkeypatch):
 
 
 def test_counts_of_judges_name_the_reasons():
-    notes = {"judged by nobody: b": 2, "judged by DuckDB": 5, "judged by nobody: a": 1, "undecided: c": 9}
+    notes = {"judged by no judge: b": 2, "judged by DuckDB": 5, "judged by no judge: a": 1, "undecided: c": 9}
     assert judged_text(notes, 8) == "judged by DuckDB in 5 of 8 scenarios, not judged in 3 (b in 2; a in 1)"
-    assert judged_text({"judged by nobody: a": 8}, 8) == "not judged in 8 (a in 8)"
+    assert judged_text({"judged by no judge: a": 8}, 8) == "not judged in 8 (a in 8)"
     assert judged_text({"undecided: c": 9}, 8) == ""

@@ -56,7 +56,7 @@ def test_what_no_late_row_explains_is_wrong(rows):
     assert is_right(family, rows, has_restored=True) == (False, BY_DUCKDB)
     is_judged_right, by = is_right(family, rows, has_restored=True, has_in_flight=True)
     assert is_judged_right
-    assert by == "nobody: a restore may have let late rows in"
+    assert by == "no judge: a restore may have let late rows in"
 
 
 def test_row_ahead_of_its_split_must_count_whatever_others_read():
