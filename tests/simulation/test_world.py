@@ -26,6 +26,7 @@ from onceproof.harness.model.history import (
 from onceproof.harness.model.scenario import Fault, Scenario, Schedule, check
 from onceproof.harness.systems.simulation import job_process
 from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.trial import Trial, scenario_of, try_scenario
 
 SYSTEM = SimulatedSystem()
@@ -204,3 +205,19 @@ def test_a_process_that_dies_before_it_fails_to_encode_is_just_dead(monkeypatch:
         assert said == ["StateError"]
         of_dying += len(refused) > len(said)
     assert of_dying > 0
+
+
+def test_dead_process_that_stays_in_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When Python frees it must not count: its requests have answers under way."""
+    family = load_family("async_lookups")
+    scenarios = [scenario_of(family, seed) for seed in (15, 17, 27, 33)]
+    hashes = [World(family, each).run().trace_hash for each in scenarios]
+    end, kept = World._end_process, []
+
+    def keeping(self: World, power_is_lost: bool = False) -> None:
+        kept.append(self.processes.current)
+        end(self, power_is_lost)
+
+    monkeypatch.setattr(World, "_end_process", keeping)
+    assert [World(family, each).run().trace_hash for each in scenarios] == hashes
+    assert kept

@@ -138,6 +138,9 @@ class VirtualLoop:
 class SimulatedRequests:
     """The requests of one simulated task; ``wake_up`` lets the task hear an answer at once."""
 
+    dies_with_process: Final = True
+    """A coroutine of a dead process takes no further step, and its answer reaches no task."""
+
     def __init__(self, name: str, clock: Clock, agenda: Agenda, wake_up: Callable[[], None]) -> None:
         self._name = name
         self._clock = clock

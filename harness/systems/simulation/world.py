@@ -378,9 +378,8 @@ class World:
         self._orphans.clear()
         for action in self.agenda.writes_under_way():
             if zlib.crc32(action.label.encode()) & 1:
-                # Refused: an earlier process that died has left a savepoint of that number. Here the two have
-                # one place; real savepoints have a folder each. Or a value has no stored form: this process
-                # is dead before it can say so, and the next one says it.
+                # Refused: an earlier process left a savepoint of that number; real ones have a folder each.
+                # Or a value has no stored form: this process is dead, and the next one says it.
                 with suppress(StorageError, StateError):
                     process.land(action)
 
@@ -390,7 +389,8 @@ class World:
             if power_is_lost and isinstance(performer, SimulatedProcess):
                 # Nor does a late write of an earlier process reach a disk without power.
                 return True
-            return bool(action.label) and performer in dead
+            is_dead = performer in dead or getattr(performer, "dies_with_process", False)
+            return bool(action.label and is_dead)
 
         self.agenda.forget(dies)
         self._start_again()
