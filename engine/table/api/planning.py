@@ -21,7 +21,7 @@ def use_planner(ask: AskPlanner | None) -> None:
 
 
 def has_planner() -> bool:
-    """Return whether there is a planner."""
+    """Return whether programs have a planner."""
     return bool(_PLANNERS)
 
 
