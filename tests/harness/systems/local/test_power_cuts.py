@@ -196,9 +196,8 @@ def _syncing_functions() -> list[str]:
             for function in functions:
                 if isinstance(function, ast.FunctionDef) and _syncs(function):
                     found.append(prefix + function.name)
-    return [
-        name for name in found if name not in ("sync_folder", "sync_file", "_sync", "SystemFileCalls.fsync")
-    ]
+    only_sync = ("sync_folder", "sync_file", "_sync", "_JointSyncs.sync", "SystemFileCalls.fsync")
+    return [name for name in found if name not in only_sync]
 
 
 def _syncs(function: ast.FunctionDef) -> bool:
