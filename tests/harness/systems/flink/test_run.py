@@ -17,7 +17,11 @@ def run(tmp_path):
     for folder in folders.values():
         folder.mkdir()
     order = SimpleNamespace(
-        **folders, log=tmp_path / "log", sink_topic=lambda: None, check_sink_topic=lambda history: None
+        **folders,
+        log=tmp_path / "log",
+        row_of=lambda: tuple,
+        sink_topic=lambda: None,
+        check_sink_topic=lambda history: None,
     )
     return FlinkRun(scenario_with(), (), order, SimpleNamespace())
 
