@@ -35,7 +35,7 @@ def without_times(outcomes: list[Outcome]) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("by_turns", [False, True])
 def test_share_of_a_run_has_as_many_scenarios_as_are_announced(by_turns: bool) -> None:
-    names = ("word_count", "visits_and_purchases")
+    names = ("word_table", "visits_and_purchases")
     announced = []
     for first in range(2):
         plan = RunPlan(names, scenarios=6, share=Share(2, first), takes_all=by_turns, workers=1)
@@ -84,7 +84,7 @@ def test_family_that_meets_nothing_new_ends_early(tmp_path: Path) -> None:
 
 
 def test_family_with_more_turns_has_more_scenarios_only_in_a_run_of_all(tmp_path: Path) -> None:
-    names = ("word_count", "full_join")
+    names = ("word_table", "full_join")
     counts = {}
     for by_turns in (False, True):
         result = run(RunPlan(names, scenarios=20, seed=3, workers=2, takes_all=by_turns))

@@ -82,7 +82,9 @@ def test_a_night_extends_its_campaign_until_it_has_reached_its_minimums(
     assert max(had) - min(had) <= 1
     assert report.shortfalls == ()
     assert report.oracles is not None
-    assert (report.oracles.scenarios, report.oracles.disagreed) == (report.facts.scenarios, 0)
+    assert report.oracles.disagreed == 0
+    # Python alone judges what is at least once.
+    assert 0.7 < report.oracles.scenarios / report.facts.scenarios <= 1
     [row] = NightHistory(tmp_path / "history", 9, print).read()
     assert (row.seed, row.status, row.scenarios) == (7, "passed", report.facts.scenarios)
     assert [family.family for family in row.families] == list(FAMILIES)

@@ -60,7 +60,7 @@ def test_sink_that_writes_again_after_a_restart_is_named(given, has_key, words):
         ("CREATE CATALOG c WITH ('type' = 'hive')", "declare each table with its columns"),
         ("CREATE TABLE b WITH ('connector' = 'print') AS SELECT x FROM a", "as an INSERT INTO it"),
         ("RESET", "for the prompt of the SQL client"),
-        ("DELETE FROM a WHERE x = 1", "no job of a stream does it"),
+        ("DELETE FROM a WHERE x = 1", "no stream job does it"),
         ("ALTER TABLE a SET ('x' = 'y')", "only SET, USE, DROP"),
     ],
 )
