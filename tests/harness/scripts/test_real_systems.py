@@ -124,7 +124,11 @@ def test_objects_that_pyflink_cannot_pass_are_one_line(tmp_path: Path) -> None:
     for folder in folders.values():
         folder.mkdir()
     order: Any = SimpleNamespace(
-        **folders, log=tmp_path / "log", sink_topic=lambda: None, family=SimpleNamespace(name="totals")
+        **folders,
+        log=tmp_path / "log",
+        row_of=lambda: tuple,
+        sink_topic=lambda: None,
+        family=SimpleNamespace(name="totals"),
     )
     run = FlinkRun(scenario_with(), (), order, SimpleNamespace())  # type: ignore[arg-type]
     said = "pemja.core.PythonException: <class '_pickle.PicklingError'>: Can't pickle <class '__main__.Seen'>"
