@@ -12,7 +12,7 @@ Rules, from PyFlink:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -23,6 +23,7 @@ from onceproof.engine.table.values import (
     to_decimal,
     to_float32,
 )
+from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.row import Row as UserRow
 
 Convert = Callable[[Any], Any]
@@ -32,15 +33,37 @@ _EPOCH_DAY: Final = _EPOCH.date()
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
+SCALARS: Final[Mapping[str, Callable[[], TypeInformation]]] = {
+    "BOOLEAN": Types.BOOLEAN,
+    "TINYINT": Types.BYTE,
+    "SMALLINT": Types.SHORT,
+    "INT": Types.INT,
+    "BIGINT": Types.LONG,
+    "FLOAT": Types.FLOAT,
+    "DOUBLE": Types.DOUBLE,
+    "DECIMAL": Types.BIG_DEC,
+    "CHAR": Types.STRING,
+    "VARCHAR": Types.STRING,
+    "BINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    "VARBINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    "DATE": Types.SQL_DATE,
+}
+"""By the root of a type of SQL, that of a stream with the same values for Python. Formats differ in times."""
+
+
 def same(value: Any) -> Any:
     """Return the value."""
     return value
 
 
+def or_null(convert: Convert) -> Convert:
+    """Return the conversion for values that may be NULL; ``same`` if it changes none."""
+    return same if convert is same else lambda value: None if value is None else convert(value)
+
+
 def to_python(kind: LogicalType) -> Convert:
     """Return the function from a value of a type to that of the user; ``same`` if they are the same."""
-    convert = _to_python(kind)
-    return same if convert is same else lambda value: None if value is None else convert(value)
+    return or_null(_to_python(kind))
 
 
 def _to_python(kind: LogicalType) -> Convert:
@@ -86,8 +109,7 @@ def row_to_python(kind: LogicalType, has_names: bool = True) -> Callable[[tuple[
 
 def from_python(kind: LogicalType) -> Convert:
     """Return the function from the user's value to that of a type; ``same`` if they are the same."""
-    convert = _from_python(kind)
-    return same if convert is same else lambda value: None if value is None else convert(value)
+    return or_null(_from_python(kind))
 
 
 def _from_python(kind: LogicalType) -> Convert:

@@ -179,8 +179,8 @@ def _with_time_to_go_on(scenario: Scenario) -> Scenario:
         least = max(least, timeout // WATERMARKS_UNTIL_EXPIRY)
     added = (DRAIN_PATIENCE - 1) * timeout if scenario.is_endless else 0
     budget = allowed_step_budget(scenario.step_budget + EXPIRIES * added, scenario.record_count())
-    changes = {"checkpoint_timeout_ms": timeout + added, "watermark_interval_ms": least}
-    return replace(scenario, step_budget=budget, **changes)
+    timeout += added
+    return replace(scenario, checkpoint_timeout_ms=timeout, watermark_interval_ms=least, step_budget=budget)
 
 
 def _draw(family: Family, seed: int, drawing: Drawing) -> Scenario:

@@ -87,14 +87,9 @@ class UpgradeFamily:
     def __init__(self, path: Path, said: str) -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
-        words = parse_qsl(said.removeprefix(WORDS), keep_blank_values=True)
-        self._is_allowed = (ALLOWED, "") in words
-        own = (UPGRADES, ALLOWED)
-        rest = WORDS + urlencode([each for each in words if each[0] not in own], safe="=/")
-        earlier = path.parent / dict(words)[UPGRADES]
-        if not earlier.is_file():
-            raise FamilyError(f"{earlier}: no such file")
-        old = _earlier(earlier.absolute(), rest)
+        earlier, words, self._is_allowed = upgrade_of(path, said)
+        rest = WORDS + words
+        old = _earlier(earlier, rest)
         new = ScriptFamily(path, rest, old, has_real_ends=False)
         self._old = _Version(old.restricted_to(new))
         self._new = _Version(new, self._old)
@@ -204,12 +199,7 @@ class UpgradeFamily:
         recorded = None if scenario is None else kept_by(cast(Family, self), scenario)
         if scenario is None or recorded is None or recorded.is_overtaken:
             return []
-        calm = replace(
-            calm_scenario(self._old.family, records),
-            max_parallelism=scenario.max_parallelism,
-            state_backend=scenario.state_backend,
-            incremental=scenario.incremental,
-        )
+        calm = with_state_of(scenario, calm_scenario(self._old.family, records))
         found: list[RowCounts] = []
         for each in self._variants_over(calm, recorded.cut):
             history = restored_run(cast(Family, self._new), each, recorded, each.parallelism)
@@ -239,7 +229,10 @@ class UpgradeFamily:
 
     def _compare_states(self) -> None:
         records = first_records(self._old.family.pools, repeats=True)
-        held = [self._checkpoints(version, records) for version in (self._old, self._new)]
+        held = [
+            two_checkpoints(cast(Family, version), calm_scenario(version.family, records))
+            for version in (self._old, self._new)
+        ]
         ours = self._old.stand_ins | self._new.stand_ins
         old, new = [{name: kept for name, kept in kept_in(each).items() if name not in ours} for each in held]
         errors = []
@@ -260,15 +253,6 @@ class UpgradeFamily:
         self._sizes = [*size_lines(list(old.values()), *sizes)]
         self.refused_size = refused_size(held[0][0].metadata, *sizes) if held[0] else None
         self._errors = errors
-
-    def _checkpoints(self, version: _Version, records: Records) -> list[RecordedCheckpoint]:
-        """Return the checkpoints of a run without faults in the middle of the records, and near their end."""
-        family = cast(Family, version)
-        calm = calm_scenario(version.family, records)
-        cuts = [{split: len(own) // 2 for split, own in records.items()}]
-        cuts.append({split: max(0, len(own) - 1) for split, own in records.items()})
-        found = [undisturbed_checkpoint(family, calm, cut) for cut in cuts]
-        return [each for each in found if each is not None]
 
     def _compare_rows(self) -> None:
         """Find out whether the versions compute the same."""
@@ -306,6 +290,38 @@ class UpgradeFamily:
             yield f"the versions differ without an upgrade: {self._difference}; {judged}"
         for family in (self._old.family, self._new.family):
             yield from family.order_notes()
+
+
+def upgrade_of(path: Path, said: str) -> tuple[Path, str, bool]:
+    """Return what an address of an upgrade says. Raises FamilyError where the old version is not there.
+
+    Returns:
+        The file of the old version, the words for both versions, and whether state may be left behind.
+    """
+    words = parse_qsl(said.removeprefix(WORDS), keep_blank_values=True)
+    earlier = path.parent / dict(words)[UPGRADES]
+    if not earlier.is_file():
+        raise FamilyError(f"{earlier}: no such file")
+    of_both = urlencode([each for each in words if each[0] not in (UPGRADES, ALLOWED)], safe="=/")
+    return earlier.absolute(), of_both, (ALLOWED, "") in words
+
+
+def with_state_of(scenario: Scenario, calm: Scenario) -> Scenario:
+    """Return a scenario without faults that restores the state of another one."""
+    return replace(
+        calm,
+        max_parallelism=scenario.max_parallelism,
+        state_backend=scenario.state_backend,
+        incremental=scenario.incremental,
+    )
+
+
+def two_checkpoints(family: Family, calm: Scenario) -> list[RecordedCheckpoint]:
+    """Return the checkpoints of a run without faults in the middle of the records, and near their end."""
+    cuts = [{split: len(own) // 2 for split, own in calm.records.items()}]
+    cuts.append({split: max(0, len(own) - 1) for split, own in calm.records.items()})
+    found = [undisturbed_checkpoint(family, calm, cut) for cut in cuts]
+    return [each for each in found if each is not None]
 
 
 def kept_by(family: Family, scenario: Scenario) -> RecordedCheckpoint | None:

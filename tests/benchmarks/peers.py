@@ -144,6 +144,13 @@ def _run(name: str, command: Sequence[str], case: str, folder: Path, records: in
     size = 3 if is_module else 2
     environment = {**os.environ, "PYTHONPATH": str(ROOT)} if is_module else None
     words = [*command[:size], case, *places, *command[size:], *([str(records)] if name in OURS else [])]
+    return seconds_of(words, folder, environment, f"{name}, {case}")
+
+
+def seconds_of(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str] | None, what: str
+) -> Seconds:
+    """Return what a program says of itself in its last line. Raises WrongCount where it fails."""
     try:
         ended = subprocess.run(
             words,
@@ -155,10 +162,10 @@ def _run(name: str, command: Sequence[str], case: str, folder: Path, records: in
             timeout=LONGEST_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        raise WrongCount(f"{name}, {case}: it has not ended after {LONGEST_SECONDS:.0f} s") from None
+        raise WrongCount(f"{what}: it has not ended after {LONGEST_SECONDS:.0f} s") from None
     if ended.returncode:
         said = ended.stderr.strip().splitlines() or ["it says nothing"]
-        raise WrongCount(f"{name}, {case}: exit code {ended.returncode}: {said[-1]}")
+        raise WrongCount(f"{what}: exit code {ended.returncode}: {said[-1]}")
     return Seconds(**json.loads(ended.stdout.strip().splitlines()[-1]))
 
 

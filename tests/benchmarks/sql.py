@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -34,7 +33,7 @@ from onceproof.harness.systems.kit.packages import python_with
 from onceproof.scenarios.nexmark._generator import Auction, Event, Person, Settings, events
 from tests.benchmarks.local import WrongCount
 from tests.benchmarks.measurement import Measurement
-from tests.benchmarks.peers import HERE, LONGEST_SECONDS, ROOT, Seconds
+from tests.benchmarks.peers import HERE, ROOT, Seconds, seconds_of
 from tests.benchmarks.sql_engine import PARALLELISM, files
 
 EVENTS: Final = 100_000
@@ -107,19 +106,7 @@ def run(engine: str, query: str, given: str, folder: Path) -> Seconds:
         statements = folder / "statements.json"
         statements.write_text(json.dumps(statements_of(_with_files(script.read_text(), given, output))))
         words = [str(python_with(FLINK)), str(HERE / "sql_flink_peer.py"), str(statements), state]
-    ended = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env=environment,
-        timeout=LONGEST_SECONDS,
-    )
-    if ended.returncode:
-        said = ended.stderr.strip().splitlines() or ["it says nothing"]
-        raise WrongCount(f"{engine}, {query}: exit code {ended.returncode}: {said[-1]}")
-    return Seconds(**json.loads(ended.stdout.strip().splitlines()[-1]))
+    return seconds_of(words, folder, environment, f"{engine}, {query}")
 
 
 def _with_files(script: str, given: str, output: Path) -> str:

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from onceproof.engine.table.planner.planner_process import Planner, PlanRequest
-from onceproof.harness.scripts.sql.plans import PLANS_OF_FOLDER, KeptPlan, digest_of
+from onceproof.engine.table.planner.planner_process import Planner
+from onceproof.harness.scripts.sql.plans import PLANS_OF_FOLDER, KeptPlan, digest_of, request_of
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.systems.flink.home import VERSION
 from onceproof.harness.systems.flink.planner import find_planner
@@ -33,12 +33,8 @@ def main() -> None:
             statements = read_statements(script.read_text())
             digest = digest_of(statements)
             if digest not in known:
-                request = PlanRequest(
-                    ddl=[each.text for each in statements.ddl],
-                    options=statements.options,
-                    statements=[each.text for each in statements.inserts],
-                )
-                known[digest] = KeptPlan(digest, VERSION, planner.plan(request)["plan"])
+                plan = planner.plan(request_of(statements))["plan"]
+                known[digest] = KeptPlan(digest, VERSION, plan)
             plans.append(known[digest])
     place.write_bytes(gzip.compress(msgspec.json.encode(plans), mtime=0))
 

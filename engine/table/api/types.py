@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from onceproof.engine.graph import InvalidJob
+from onceproof.engine.table.python_values import SCALARS
 from onceproof.engine.table.types import LONGEST, Field, LogicalType, parse_type
 from onceproof.engine.types import TypeInformation, Types
 from onceproof.engine.types.composite import ListType, MapType, TupleType
@@ -196,21 +197,9 @@ def _of_stream(kind: TypeInformation) -> LogicalType:
 
 
 _TO_STREAM: Final[Mapping[str, Callable[[], TypeInformation]]] = {
-    "BOOLEAN": Types.BOOLEAN,
-    "TINYINT": Types.BYTE,
-    "SMALLINT": Types.SHORT,
-    "INT": Types.INT,
-    "BIGINT": Types.LONG,
-    "FLOAT": Types.FLOAT,
-    "DOUBLE": Types.DOUBLE,
-    "CHAR": Types.STRING,
-    "VARCHAR": Types.STRING,
-    "DECIMAL": Types.BIG_DEC,
-    "DATE": Types.SQL_DATE,
+    **SCALARS,
     "TIME": Types.SQL_TIME,
     "TIMESTAMP": Types.SQL_TIMESTAMP,
-    "BINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
-    "VARBINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
 }
 
 

@@ -28,7 +28,7 @@ from onceproof.engine.table.connectors.message_formats import (
     message_format,
 )
 from onceproof.engine.table.connectors.registry import Options
-from onceproof.engine.table.python_values import same
+from onceproof.engine.table.python_values import or_null, same
 from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import to_decimal
 
@@ -111,8 +111,7 @@ def _unit(kind: LogicalType) -> int:
 
 def to_avro(kind: LogicalType) -> Convert:
     """Return the function from a value, which may be NULL, to what the schema takes."""
-    convert = _to_avro(kind)
-    return same if convert is same else lambda value: None if value is None else convert(value)
+    return or_null(_to_avro(kind))
 
 
 def _to_avro(kind: LogicalType) -> Convert:
@@ -136,8 +135,7 @@ def _to_avro(kind: LogicalType) -> Convert:
 
 def from_avro(kind: LogicalType) -> Convert:
     """Return the function from a value as Avro stores it, which may be None, to that of the type."""
-    convert = _from_avro(kind)
-    return same if convert is same else lambda value: None if value is None else convert(value)
+    return or_null(_from_avro(kind))
 
 
 def _from_avro(kind: LogicalType) -> Convert:

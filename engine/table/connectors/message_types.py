@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from onceproof.engine.table.python_values import from_python, same, to_python
+from onceproof.engine.table.python_values import SCALARS, from_python, same, to_python
 from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import MS_PER_DAY, time_text, timestamp_of, timestamp_text
 from onceproof.engine.types import TypeInformation, Types
@@ -28,19 +28,7 @@ _TIME: Final = re.compile(r"\d{1,2}:\d{1,2}(:\d{1,2}(\.\d{1,9})?)?", re.ASCII)
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d{2}-\d{2}([T ])\d{2}:\d{2}:\d{2}(\.\d{0,9})?(Z?)", re.ASCII)
 _NO_ZEROS: Final = re.compile(r"\.?0*$")
 _SCALARS: Final = {
-    "BOOLEAN": Types.BOOLEAN,
-    "TINYINT": Types.BYTE,
-    "SMALLINT": Types.SHORT,
-    "INT": Types.INT,
-    "BIGINT": Types.LONG,
-    "FLOAT": Types.FLOAT,
-    "DOUBLE": Types.DOUBLE,
-    "DECIMAL": Types.BIG_DEC,
-    "CHAR": Types.STRING,
-    "VARCHAR": Types.STRING,
-    "BINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
-    "VARBINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
-    "DATE": Types.SQL_DATE,
+    **SCALARS,
     "INTERVAL_MONTHS": Types.INT,
     "INTERVAL_MS": Types.LONG,
     "TIME": Types.STRING,

@@ -138,15 +138,18 @@ def _planned(
         raise FamilyError(f"{path}: {error}") from None
 
 
+def request_of(statements: Statements) -> PlanRequest:
+    """Return what asks the planner for the plan of a script."""
+    ddl, inserts = [[each.text for each in part] for part in (statements.ddl, statements.inserts)]
+    return PlanRequest(ddl=ddl, options=statements.options, statements=inserts)
+
+
 def _asked(path: Path, statements: Statements) -> dict[str, Any]:
     """Ask the planner. Raises FamilyError with its words and the line of the statement."""
-    ddl = [each.text for each in statements.ddl]
-    inserts = [each.text for each in statements.inserts]
     try:
         with Planner(find_planner()) as planner:
-            request = PlanRequest(ddl=ddl, options=statements.options, statements=inserts)
             try:
-                plan: dict[str, Any] = planner.plan(request)["plan"]
+                plan: dict[str, Any] = planner.plan(request_of(statements))["plan"]
                 return plan
             except PlanningFailed as error:
                 place = _line_of(planner, statements)

@@ -17,9 +17,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import parse_qsl, urlencode
-
-from msgspec.structs import replace
 
 from onceproof.engine.checkpoint.redistribution import RestoreRefused
 from onceproof.engine.configuration import RECOVERY_IGNORE_UNCLAIMED
@@ -36,7 +33,7 @@ from onceproof.harness.model.family import (
     Vertices,
     Workload,
 )
-from onceproof.harness.model.family_places import UPGRADES, WORDS
+from onceproof.harness.model.family_places import WORDS
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.scripts.calm_runs import RowCounts, calm_scenario, has_finished, variants_of
@@ -44,13 +41,12 @@ from onceproof.harness.scripts.kept_state import Versions, kept_in
 from onceproof.harness.scripts.sql.sink_tables import corrected_rows, final_tables
 from onceproof.harness.scripts.sql.sql_family import SqlFamily
 from onceproof.harness.scripts.sql.state_layouts import refused_layout, uid_of
-from onceproof.harness.scripts.upgrade_family import ALLOWED, kept_by
-from onceproof.harness.systems.simulation.comparison_runs import restored_run, undisturbed_checkpoint
+from onceproof.harness.scripts.upgrade_family import kept_by, two_checkpoints, upgrade_of, with_state_of
+from onceproof.harness.systems.simulation.comparison_runs import restored_run
 from onceproof.harness.systems.simulation.world import World
 
 if TYPE_CHECKING:
     from onceproof.engine.api.datastream import StreamExecutionEnvironment
-    from onceproof.harness.systems.simulation.checkpoint_recorder import RecordedCheckpoint
 
 _COMPARED: Final = 9
 """How many inputs decide whether the versions come to the same tables."""
@@ -70,14 +66,9 @@ class SqlUpgradeFamily:
     def __init__(self, path: Path, said: str) -> None:
         self.path, self.said = path, said
         self.oracle_file = str(path)
-        words = parse_qsl(said.removeprefix(WORDS), keep_blank_values=True)
-        self._is_allowed = (ALLOWED, "") in words
-        rest = urlencode([each for each in words if each[0] not in (UPGRADES, ALLOWED)], safe="=/")
-        earlier = path.parent / dict(words)[UPGRADES]
-        if not earlier.is_file():
-            raise FamilyError(f"{earlier}: no such file")
-        following = f"{WORDS}{rest}" if rest else ""
-        self._old, self._new = _version(earlier.absolute(), following), _version(path, following)
+        earlier, words, self._is_allowed = upgrade_of(path, said)
+        following = f"{WORDS}{words}" if words else ""
+        self._old, self._new = _version(earlier, following), _version(path, following)
         self._continued = _NewVersion(self._new, self._is_allowed)
         self.name = f"{self._new.name}-from-{self._old.name}"
         self._check_sources()
@@ -139,12 +130,7 @@ class SqlUpgradeFamily:
         recorded = None if scenario is None else kept_by(cast(Family, self), scenario)
         if scenario is None or recorded is None or recorded.is_overtaken:
             return []
-        calm = replace(
-            calm_scenario(self._old, records),
-            max_parallelism=scenario.max_parallelism,
-            state_backend=scenario.state_backend,
-            incremental=scenario.incremental,
-        )
+        calm = with_state_of(scenario, calm_scenario(self._old, records))
         histories = [
             restored_run(cast(Family, self._continued), each, recorded, each.parallelism)
             for each in (calm, *variants_of(calm))
@@ -189,7 +175,9 @@ class SqlUpgradeFamily:
 
     def _compare_states(self) -> None:
         records = self._old.generate(Random(0)).records
-        before, after = [kept_in(self._checkpoints(each, records)) for each in (self._old, self._new)]
+        before, after = [
+            kept_in(two_checkpoints(each, calm_scenario(each, records))) for each in (self._old, self._new)
+        ]
         graph = World(self._new, calm_scenario(self._new, records)).job.build_graph()
         uids = {node.operator_id: node.uid for vertex in graph.vertices for node in vertex.operators}
         self._versions = Versions(before, after, uids, frozenset(), "")
@@ -197,14 +185,6 @@ class SqlUpgradeFamily:
         self._moved = list(self._moved_sources())
         if self._moved and not self._is_allowed:
             self.refused = self.refused or self._moved[0]
-
-    @staticmethod
-    def _checkpoints(version: SqlFamily, records: Records) -> list[RecordedCheckpoint]:
-        """Return the checkpoints of a run without faults in the middle of the records, and near their end."""
-        cuts = [{split: len(own) // 2 for split, own in records.items()}]
-        cuts.append({split: max(0, len(own) - 1) for split, own in records.items()})
-        found = [undisturbed_checkpoint(version, calm_scenario(version, records), cut) for cut in cuts]
-        return [each for each in found if each is not None]
 
     def _moved_sources(self) -> Iterator[str]:
         """Yield a sentence for each table whose source has another id in the new version."""

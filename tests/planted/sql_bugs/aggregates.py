@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from onceproof.engine.table.aggregates.extremes import RetractedExtreme
@@ -12,20 +11,12 @@ from onceproof.engine.table.nodes.mini_batch import GlobalAggregate, Incremental
 from onceproof.engine.table.operators import TableContext
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
+from tests.planted.sql_bugs.attempts import meets_first, script
 
-_SCRIPTS: Final = Path(__file__).parents[3] / "scenarios" / "sql"
-LOGINS: Final = str(_SCRIPTS / "logins.sql")
-SALES: Final = str(_SCRIPTS / "sales.sql")
-STANDINGS: Final = str(_SCRIPTS / "standings.sql")
-TOTALS: Final = str(_SCRIPTS / "totals.sql")
-
-
-def _is_first(function: Any, key: Any) -> bool:
-    """Return whether a function meets a key for the first time in its attempt."""
-    met = function.__dict__.setdefault("met", set())
-    is_first = key not in met
-    met.add(key)
-    return is_first
+LOGINS: Final = script("logins")
+SALES: Final = script("sales")
+STANDINGS: Final = script("standings")
+TOTALS: Final = script("totals")
 
 
 def _with_groups(change: Any) -> Any:
@@ -38,7 +29,7 @@ def _with_groups(change: Any) -> Any:
 
     def reading(self: Any) -> Any:
         group = stored(self)
-        if _is_first(self, self.backend.current_key) and group is not None:
+        if meets_first(self, self.backend.current_key) and group is not None:
             change(self, group)
         return group
 
@@ -190,7 +181,7 @@ def restored_buckets_have_no_values(reached: Reached) -> Iterator[None]:
     merge = IncrementalAggregate._merge
 
     def forgetting(self: Any, group: Any, more: Any) -> None:
-        if _is_first(self, self._backend.current_key) and self._seen.value():
+        if meets_first(self, self._backend.current_key) and self._seen.value():
             reached()
             self._seen.clear()
         merge(self, group, more)

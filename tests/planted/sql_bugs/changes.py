@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from onceproof.engine.table.nodes.changelog import DropUpdateBefore, Normalization
@@ -12,19 +11,11 @@ from onceproof.engine.table.nodes.sink_materialize import UpsertMaterializer
 from onceproof.engine.table.values import ADDS, DELETE, INSERT
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
+from tests.planted.sql_bugs.attempts import meets_first, script
 
-_SCRIPTS: Final = Path(__file__).parents[3] / "scenarios" / "sql"
-METERS: Final = str(_SCRIPTS / "meters.sql")
-STANDINGS: Final = str(_SCRIPTS / "standings.sql")
-STOCK: Final = str(_SCRIPTS / "stock.sql")
-
-
-def _is_first(function: Any, key: Any) -> bool:
-    """Return whether a function meets a key for the first time in its attempt."""
-    met = function.__dict__.setdefault("met", set())
-    is_first = key not in met
-    met.add(key)
-    return is_first
+METERS: Final = script("meters")
+STANDINGS: Final = script("standings")
+STOCK: Final = script("stock")
 
 
 def _with_backend(start: Any) -> Any:
@@ -81,7 +72,7 @@ def deletion_of_a_restored_row_is_dropped(reached: Reached) -> Iterator[None]:
     process = Normalization.process
 
     def dropping(self: Any, kind: int, row: Any, emit: Any) -> None:
-        if _is_first(self, self.backend.current_key) and not ADDS[kind] and self._state.value() is not None:
+        if meets_first(self, self.backend.current_key) and not ADDS[kind] and self._state.value() is not None:
             reached()
             self._state.clear()
             return
@@ -107,7 +98,7 @@ def sink_restores_the_last_row_only(reached: Reached) -> Iterator[None]:
 
     def cutting(self: Any, kind: int, row: Any, emit: Any) -> None:
         rows = self._state.value() or []
-        if _is_first(self, self.backend.current_key) and len(rows) > 1:
+        if meets_first(self, self.backend.current_key) and len(rows) > 1:
             reached()
             self._state.update(rows[-1:])
         process(self, kind, row, emit)
@@ -130,7 +121,7 @@ def sink_takes_a_restored_key_for_new(reached: Reached) -> Iterator[None]:
     process = UpsertMaterializer.process
 
     def dropping(self: Any, kind: int, row: Any, emit: Any) -> None:
-        if _is_first(self, self.backend.current_key) and not ADDS[kind] and self._state.value():
+        if meets_first(self, self.backend.current_key) and not ADDS[kind] and self._state.value():
             reached()
             self._state.clear()
             return
@@ -174,7 +165,7 @@ def first_row_comes_out_again(reached: Reached) -> Iterator[None]:
     process = FirstAtWatermark.process
 
     def forgetting(self: Any, kind: int, row: Any, emit: Any) -> None:
-        if _is_first(self, self.backend.current_key) and self._emitted.value():
+        if meets_first(self, self.backend.current_key) and self._emitted.value():
             reached()
             self._emitted.clear()
         process(self, kind, row, emit)
@@ -228,7 +219,7 @@ def restored_last_row_gives_way_to_any(reached: Reached) -> Iterator[None]:
 
     def taking(self: Any, kind: int, row: Any, emit: Any) -> None:
         previous = self._state.value()
-        is_first = _is_first(self, self.backend.current_key)
+        is_first = meets_first(self, self.backend.current_key)
         if is_first and previous is not None and not self._spec.replaces(previous, row):
             reached()
             self._spec.emit(previous, row, emit)

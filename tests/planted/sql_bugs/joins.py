@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from onceproof.engine.table.nodes import join as joins
@@ -14,25 +13,11 @@ from onceproof.engine.table.nodes.temporal_join import TemporalJoin
 from onceproof.engine.table.values import ADDS, NANOS_PER_MS
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
+from tests.planted.sql_bugs.attempts import made_here, meets_first, script
 
-_SCRIPTS: Final = Path(__file__).parents[3] / "scenarios" / "sql"
-DELIVERIES: Final = str(_SCRIPTS / "deliveries.sql")
-LEADERS: Final = str(_SCRIPTS / "leaders.sql")
-STOCK: Final = str(_SCRIPTS / "stock.sql")
-
-
-def _is_first(function: Any, key: Any) -> bool:
-    """Return whether a function meets a key for the first time in its attempt."""
-    met = function.__dict__.setdefault("met", set())
-    is_first = key not in met
-    met.add(key)
-    return is_first
-
-
-def _made_here(function: Any) -> set[Any]:
-    """Return what a function has noted in this attempt."""
-    noted: set[Any] = function.__dict__.setdefault("made_here", set())
-    return noted
+DELIVERIES: Final = script("deliveries")
+LEADERS: Final = script("leaders")
+STOCK: Final = script("stock")
 
 
 @mutant(
@@ -153,7 +138,7 @@ def padded_row_stays_beside_its_first_match(reached: Reached) -> Iterator[None]:
         self.backend = context.backend
 
     def counted(self: Any, found: Any) -> Any:
-        if not _is_first(self, self.backend.current_key) or all(matches for _, matches in found):
+        if not meets_first(self, self.backend.current_key) or all(matches for _, matches in found):
             return found
         reached()
         return [(row, matches or 1) for row, matches in found]
@@ -182,13 +167,13 @@ def restored_right_rows_hold_nothing_back(reached: Reached) -> Iterator[None]:
 
     def blind(self: Any, row: Any) -> Any:
         found = of_left(self, row)
-        if _is_first(self, self.backend.current_key) and found:
+        if meets_first(self, self.backend.current_key) and found:
             reached()
             return ()
         return found
 
     def meeting(self: Any, kind: int, row: Any, emit: Any) -> None:
-        _is_first(self, self.backend.current_key)
+        meets_first(self, self.backend.current_key)
         second(self, kind, row, emit)
 
     with (
@@ -211,10 +196,10 @@ def restored_intervals_are_not_cleared(reached: Reached) -> Iterator[None]:
 
     def noting(self: Any, side: Any, time: int) -> None:
         later(self, side, time)
-        _made_here(self).add((self._context.backend.current_key, side.timer.value()))
+        made_here(self).add((self._context.backend.current_key, side.timer.value()))
 
     def firing(self: Any, timestamp: int, emit: Any) -> None:
-        if (self._context.backend.current_key, timestamp) not in _made_here(self):
+        if (self._context.backend.current_key, timestamp) not in made_here(self):
             reached()
             return
         on_timer(self, timestamp, emit)
@@ -239,12 +224,12 @@ def matches_of_intervals_are_noted_in_memory(reached: Reached) -> Iterator[None]
             reached()
             key = self._context.backend.current_key
             now = other.rows.get(at)
-            _made_here(self).update([(key, other.is_left, each) for each, matched in now if matched])
+            made_here(self).update([(key, other.is_left, each) for each, matched in now if matched])
             other.rows.put(at, list(kept))
         return has_matched
 
     def padding(self: Any, side: Any, kept: Any, emit: Any) -> None:
-        key, noted = self._context.backend.current_key, _made_here(self)
+        key, noted = self._context.backend.current_key, made_here(self)
         pad(self, side, [(row, was or (key, side.is_left, row) in noted) for row, was in kept], emit)
 
     with replaced(IntervalJoin, "_pair", noting), replaced(IntervalJoin, "_pad", padding):
@@ -311,7 +296,7 @@ def waiting_rows_are_numbered_anew(reached: Reached) -> Iterator[None]:
         self.backend = context.backend
 
     def numbering(self: Any, kind: int, row: Any, emit: Any) -> None:
-        if _is_first(self, self.backend.current_key) and not self._waiting.is_empty():
+        if meets_first(self, self.backend.current_key) and not self._waiting.is_empty():
             reached()
             self._next.update(min(index for index, _ in self._waiting.items()))
         process(self, kind, row, emit)

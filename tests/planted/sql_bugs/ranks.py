@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from onceproof.engine.table.nodes.match import MatchRecognize
@@ -15,26 +14,12 @@ from onceproof.engine.table.nodes.top_n_updates import RetractedTopN, UpdatedTop
 from onceproof.engine.table.values import ADDS, NANOS_PER_MS
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
+from tests.planted.sql_bugs.attempts import made_here, meets_first, script
 
-_SCRIPTS: Final = Path(__file__).parents[3] / "scenarios" / "sql"
-BESTSELLERS: Final = str(_SCRIPTS / "bestsellers.sql")
-LEADERS: Final = str(_SCRIPTS / "leaders.sql")
-METERS: Final = str(_SCRIPTS / "meters.sql")
-STANDINGS: Final = str(_SCRIPTS / "standings.sql")
-
-
-def _is_first(function: Any, key: Any) -> bool:
-    """Return whether a function meets a key for the first time in its attempt."""
-    met = function.__dict__.setdefault("met", set())
-    is_first = key not in met
-    met.add(key)
-    return is_first
-
-
-def _made_here(function: Any) -> set[Any]:
-    """Return what a function has noted in this attempt."""
-    noted: set[Any] = function.__dict__.setdefault("made_here", set())
-    return noted
+BESTSELLERS: Final = script("bestsellers")
+LEADERS: Final = script("leaders")
+METERS: Final = script("meters")
+STANDINGS: Final = script("standings")
 
 
 def _with_backend(start: Any) -> Any:
@@ -108,7 +93,7 @@ def restored_top_n_begins_empty(reached: Reached) -> Iterator[None]:
 
     def empty(self: Any) -> Any:
         buffer = load(self)
-        if _is_first(self, self.backend.current_key) and buffer:
+        if meets_first(self, self.backend.current_key) and buffer:
             reached()
             return []
         return buffer
@@ -132,7 +117,7 @@ def restored_top_n_is_cut(reached: Reached) -> Iterator[None]:
 
     def cut(self: Any) -> Any:
         buffer = load(self)
-        if _is_first(self, self.backend.current_key) and len(buffer) > 1:
+        if meets_first(self, self.backend.current_key) and len(buffer) > 1:
             reached()
             return buffer[:1]
         return buffer
@@ -157,7 +142,7 @@ def leaving_row_of_a_restored_top_n_stays(reached: Reached) -> Iterator[None]:
     def silent(self: Any, buffer: Any, size: int, row: Any, emit: Any) -> None:
         changes: list[Any] = []
         enter(self, buffer, size, row, changes.append)
-        is_first = _is_first(self, self.backend.current_key)
+        is_first = meets_first(self, self.backend.current_key)
         for change in changes:
             if is_first and size > self.end and not ADDS[change[0]]:
                 reached()
@@ -182,7 +167,7 @@ def frame_of_rows_is_not_restored(reached: Reached) -> Iterator[None]:
     fire = RowTimeBoundedRows._fire
 
     def forgetting(self: Any, time: int, held: Any, rows: Any, emit: Any) -> None:
-        if _is_first(self, self.backend.current_key) and self._frame.get():
+        if meets_first(self, self.backend.current_key) and self._frame.get():
             reached()
             self._frame.clear()
         fire(self, time, held, rows, emit)
@@ -206,7 +191,7 @@ def restored_frame_of_time_takes_nothing_back(reached: Reached) -> Iterator[None
 
     def forgetting(self: Any, held: Any, oldest: int) -> None:
         old = [time for time, _ in self._rows.items() if time < oldest]
-        if _is_first(self, self.backend.current_key) and old:
+        if meets_first(self, self.backend.current_key) and old:
             reached()
             for time in old:
                 self._rows.remove(time)
@@ -233,11 +218,11 @@ def waiting_rows_of_over_have_no_timer(reached: Reached) -> Iterator[None]:
     def noting(self: Any, kind: int, row: Any, emit: Any) -> None:
         time = row[self._spec.time_column] // NANOS_PER_MS
         if not self._rows.contains(time):
-            _made_here(self).add((self.backend.current_key, time))
+            made_here(self).add((self.backend.current_key, time))
         process(self, kind, row, emit)
 
     def firing(self: Any, timestamp: int, emit: Any) -> None:
-        if (self.backend.current_key, timestamp) in _made_here(self):
+        if (self.backend.current_key, timestamp) in made_here(self):
             fire(self, timestamp, emit)
         elif self._rows.contains(timestamp):
             reached()
@@ -261,7 +246,7 @@ def rows_of_updating_over_are_numbered_anew(reached: Reached) -> Iterator[None]:
     process = UpdatingOver.process
 
     def numbering(self: Any, kind: int, row: Any, emit: Any) -> None:
-        if _is_first(self, self.backend.current_key) and self._next_id.value():
+        if meets_first(self, self.backend.current_key) and self._next_id.value():
             reached()
             self._next_id.clear()
         process(self, kind, row, emit)
@@ -284,7 +269,7 @@ def results_behind_a_restored_row_stay(reached: Reached) -> Iterator[None]:
     update = UpdatingOver._update_rest
 
     def keeping(self: Any, places: Any, start: int, held: Any, emit: Any) -> None:
-        is_first = _is_first(self, self.backend.current_key)
+        is_first = meets_first(self, self.backend.current_key)
         if is_first and places[start:]:
             reached()
             return
@@ -309,7 +294,7 @@ def sort_restores_one_row_of_a_time(reached: Reached) -> Iterator[None]:
 
     def replacing(self: Any, kind: int, row: Any, emit: Any) -> None:
         time = row[self._rowtime] // NANOS_PER_MS
-        if _is_first(self, time) and self._rows.get(time):
+        if meets_first(self, time) and self._rows.get(time):
             reached()
             self._rows.remove(time)
         process(self, kind, row, emit)
@@ -331,7 +316,7 @@ def matches_under_way_are_not_restored(reached: Reached) -> Iterator[None]:
 
     def forgetting(self: Any, timestamp: int, emit: Any) -> None:
         matches = self._matching._states.matches
-        if _is_first(self, self._context.backend.current_key) and matches.value() is not None:
+        if meets_first(self, self._context.backend.current_key) and matches.value() is not None:
             reached()
             matches.clear()
         fire(self, timestamp, emit)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from onceproof.engine.elements import MIN_WATERMARK, Watermark
@@ -19,26 +18,12 @@ from onceproof.engine.table.operators import TableContext
 from onceproof.engine.watermarks.valve import NOTHING, WatermarkValve
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
+from tests.planted.sql_bugs.attempts import made_here, meets_first, script
 
-_SCRIPTS: Final = Path(__file__).parents[3] / "scenarios" / "sql"
-BOOKINGS: Final = str(_SCRIPTS / "bookings.sql")
-DELIVERIES: Final = str(_SCRIPTS / "deliveries.sql")
-REVENUE: Final = str(_SCRIPTS / "revenue.sql")
-TRAFFIC: Final = str(_SCRIPTS / "traffic.sql")
-
-
-def _is_first(function: Any, key: Any) -> bool:
-    """Return whether a function meets a key for the first time in its attempt."""
-    met = function.__dict__.setdefault("met", set())
-    is_first = key not in met
-    met.add(key)
-    return is_first
-
-
-def _made_here(function: Any) -> set[Any]:
-    """Return what a function has noted in this attempt."""
-    noted: set[Any] = function.__dict__.setdefault("made_here", set())
-    return noted
+BOOKINGS: Final = script("bookings")
+DELIVERIES: Final = script("deliveries")
+REVENUE: Final = script("revenue")
+TRAFFIC: Final = script("traffic")
 
 
 @mutant(
@@ -140,7 +125,7 @@ def restored_session_grows_without_a_timer(reached: Reached) -> Iterator[None]:
     process = Sessions.process
 
     def silent(self: Any, kind: int, row: Any, emit: Any) -> None:
-        is_first = _is_first(self, self._context.backend.current_key)
+        is_first = meets_first(self, self._context.backend.current_key)
         if not is_first or not self._state.value():
             process(self, kind, row, emit)
             return
@@ -163,11 +148,11 @@ def next_pane_has_no_timer_after_a_restore(reached: Reached) -> Iterator[None]:
     register, fire = WindowAggregate._register, WindowAggregate._fire
 
     def noting(self: Any, end: int) -> None:
-        _made_here(self).add((self._context.backend.current_key, end))
+        made_here(self).add((self._context.backend.current_key, end))
         register(self, end)
 
     def firing(self: Any, end: int, emit: Any) -> None:
-        is_noted = (self._context.backend.current_key, end) in _made_here(self)
+        is_noted = (self._context.backend.current_key, end) in made_here(self)
         if self._shares and not is_noted and self._slices.get(end) is None:
             reached()
             return
@@ -213,7 +198,7 @@ def restored_window_ranks_one_row(reached: Reached) -> Iterator[None]:
         self.context = context
 
     def cut(self: Any) -> None:
-        if _is_first(self, self.context.backend.current_key):
+        if meets_first(self, self.context.backend.current_key):
             for end, rows in list(self._windows.items()):
                 if len(rows) > 1:
                     reached()
@@ -253,7 +238,7 @@ def restored_window_takes_the_next_row(reached: Reached) -> Iterator[None]:
     def taking(self: Any, held: Any, row: Any) -> Any:
         window = (self.context.backend.current_key, row[self._end_column])
         sound = kept(self, held, row)
-        if _is_first(self, window) and held is not None and sound is held:
+        if meets_first(self, window) and held is not None and sound is held:
             reached()
             return row
         return sound
@@ -277,12 +262,12 @@ def window_join_forgets_windows_of_one_side(reached: Reached) -> Iterator[None]:
         self.backend = context.backend
 
     def keeping(self: Any, side: int, row: Any) -> None:
-        _made_here(self).add((self.backend.current_key, row[self._ends[side]]))
+        made_here(self).add((self.backend.current_key, row[self._ends[side]]))
         keep(self, side, row)
 
     def firing(self: Any, timestamp: int, emit: Any) -> None:
         for end, _ in list(self._sides[1].items()):
-            if (self.backend.current_key, end) not in _made_here(self) and not self._sides[0].contains(end):
+            if (self.backend.current_key, end) not in made_here(self) and not self._sides[0].contains(end):
                 reached()
                 self._sides[1].remove(end)
         fire(self, timestamp, emit)
@@ -306,7 +291,7 @@ def early_result_is_not_restored(reached: Reached) -> Iterator[None]:
     fire = GroupWindow._fire
 
     def forgetting(self: Any, window: Any, held: Any, emit: Any) -> None:
-        is_first = _is_first(self, (self._context.backend.current_key, window))
+        is_first = meets_first(self, (self._context.backend.current_key, window))
         if is_first and held[EMITTED] is not None:
             reached()
             held[EMITTED] = None
@@ -331,7 +316,7 @@ def restored_session_is_merged_twice(reached: Reached) -> Iterator[None]:
     def twice(self: Any, time: int) -> Any:
         key = self._context.backend.current_key
         before = {tuple(window): copy.deepcopy(held) for window, held in self._windows.items()}
-        if _is_first(self, key):
+        if meets_first(self, key):
             self.__dict__.setdefault("restored", {})[key] = set(before)
         window = sound(self, time)
         parts = [each for each in before if window[0] <= each[0] and each[1] <= window[1]]
