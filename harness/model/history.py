@@ -12,7 +12,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -193,6 +193,10 @@ class History:
     """Lanes, arrows and marks for the diagram and the explanation; only a replay fills it."""
     record: RunRecord | None = None
     """What a run of a real system leaves for its reader."""
+
+    def has_fired(self, kinds: Set[str]) -> bool:
+        """Return whether a fault of one of these kinds has struck."""
+        return any(kind in kinds for kind, _ in self.statistics.coverage)
 
     def attempt_started(
         self,

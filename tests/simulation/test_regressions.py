@@ -38,8 +38,8 @@ from onceproof.harness.commands.replay import violation_lines
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, mutant, replaced
-from onceproof.harness.model.scenario import read_scenario
-from onceproof.harness.systems.simulation import actions, checkpoint_recorder, user_requests
+from onceproof.harness.model.scenario import Scenario, read_scenario
+from onceproof.harness.systems.simulation import actions, checkpoint_recorder, comparison_runs, user_requests
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.systems.simulation.checkpoint_storages import LATE_DELETE, StorageOnDisk
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
@@ -347,6 +347,16 @@ def earlier_windows_are_kept(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="restored-jobs-never-expire", breaks="restore_anywhere", summary="a bug of the harness")
+def restored_jobs_never_expire(reached: Reached) -> Iterator[None]:
+    def endless(scenario: Scenario) -> int:
+        reached()
+        return 10 * scenario.step_budget
+
+    with replaced(comparison_runs, "ample_timeout_ms", endless):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "checkpoint_number_given_twice": earlier_windows_are_kept,
     "batch_of_an_attempt_without_checkpoints": find_mutant("attempts-name-their-output-alike"),
@@ -378,6 +388,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "listing_names_a_file_that_was_never_there": what_was_never_there_is_listed,
     "savepoint_of_a_stop_expires_behind_slow_answers": stops_never_expire,
     "window_keeps_the_lane_of_its_first_value": first_value_keeps_its_lane,
+    "restored_job_waits_for_an_expiry": restored_jobs_never_expire,
 }
 
 

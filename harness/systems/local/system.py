@@ -294,17 +294,24 @@ class LocalRun(JobRun):
         """Return True for every second process, if the output moves."""
         return self.moves_output and number % 2 == 0
 
+    def next_process(self, builder: HistoryBuilder) -> Ending:
+        """Run one process until it is dead. Behind a lost folder it knows of nothing that others left."""
+        if isinstance(builder, JobHistory) and builder.run.history.has_fired(_LOST_FOLDERS):
+            builder.disown_unfinished()
+        return JobRun.next_process(self, builder)
+
     def job_is_over(self, builder: HistoryBuilder) -> None:
         """Check the savepoints; start a finished job once more if its storage failed.
 
-        What stayed after such a failure, the next start deletes. A job whose checkpoints have vanished is
-        started once more as well: it must not begin anew beside what it has written. What has not struck by
-        then does not strike such a start, which no restart strategy follows.
+        What stayed after such a failure, the next start deletes. A job whose checkpoints have vanished before
+        its end is started once more as well: it must not begin anew beside what it has written. What has not
+        struck by then does not strike such a start, which no restart strategy follows.
         """
         assert isinstance(builder, JobHistory), "it runs jobs of the engine"
         builder.run.waiting = ClockState.all_hit(len(self.spec.faults))
         history = builder.run.history
-        if not _LOST_FOLDERS.isdisjoint(kind for kind, _ in history.statistics.coverage):
+        has_finished = any(event[1] == JOB_FINISHED for event in history.events)
+        if history.has_fired(_LOST_FOLDERS) and not has_finished:
             # Where it writes, a process before it has written: every second one writes elsewhere.
             self._number += self._number % 2
             ending = self.next_process(builder)
@@ -312,9 +319,7 @@ class LocalRun(JobRun):
         for folder in builder.savepoints:
             for damage in damages_in(folder, self._reading(folder)):
                 builder.run.left_behind(SAVEPOINT_FILE, f"{folder}: {damage}")
-        if _STORAGE_FAULTS.isdisjoint(kind for kind, _ in history.statistics.coverage):
-            return
-        if all(event[1] != JOB_FINISHED for event in history.events):
+        if not has_finished or not history.has_fired(_STORAGE_FAULTS):
             return
         ending = self.next_process(builder)
         if all(event["kind"] != event_log.JOB_FINISHED for event in ending.events):

@@ -25,7 +25,7 @@ from onceproof.engine.task.task import Task
 from onceproof.harness.model.family import Family, Rows
 from onceproof.harness.model.history import Cut, Event, History, rows_at_end
 from onceproof.harness.model.scenario import Scenario, Schedule, StateBackend
-from onceproof.harness.model.step_limits import ample_step_budget
+from onceproof.harness.model.step_limits import ample_step_budget, ample_timeout_ms
 from onceproof.harness.systems.simulation.actions import Action, Slot
 from onceproof.harness.systems.simulation.checkpoint_recorder import (
     CheckpointRecorder,
@@ -103,14 +103,11 @@ def restored_run(
             backend.
         trace: whether the history carries the full trace.
     """
-    calm = replace(
-        scenario,
-        faults=(),
-        parallelism=parallelism,
-        operations=UNSET,
-        # One that was drawn short for the job as it was would let no checkpoint of a larger one complete.
-        checkpoint_timeout_ms=10 * scenario.step_budget,
-    )
+    calm = replace(scenario, faults=(), parallelism=parallelism, operations=UNSET)
+    # One that was drawn short for the job as it was would let no checkpoint of a larger one complete. Yet it
+    # leaves time to go on: in a drawn graph a checkpoint may wait until it expires.
+    timeout = max(scenario.checkpoint_timeout_ms, ample_timeout_ms(calm))
+    calm = replace(calm, checkpoint_timeout_ms=timeout)
     if backend is not None:
         calm = replace(calm, state_backend=backend)
     world = World(family, calm, tracer=Tracer() if trace else NO_TRACER)

@@ -13,10 +13,12 @@ import pytest
 from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.verdict import judge
 from onceproof.harness.model.family_places import load_family
-from onceproof.harness.model.history import JOB_FAILED, JOB_FINISHED
+from onceproof.harness.model.history import JOB_FAILED, JOB_FINISHED, LEAK
 from onceproof.harness.model.scenario import Fault
 from onceproof.harness.model.seeds import scenario_seed
+from onceproof.harness.systems.kit.job_history import JobHistory
 from onceproof.harness.systems.local.system import LocalSystem, LocalWorkersSystem
+from onceproof.harness.systems.process.visible_outputs import read_json_rows
 from onceproof.harness.trials.trial import as_run, scenario_of, try_scenario
 from tests.harness.systems.words import scenario_with
 from tests.left_processes import marked
@@ -37,9 +39,9 @@ def change(means):
     return Fault("change_input", "completed", occurrence=2, means=means)
 
 
-def tried(system, *faults, **options):
+def tried(system, *faults, checkpoint_interval_ms=30, **options):
     """Run a scenario with these faults; return its history, the causes of its end, and its verdict."""
-    scenario = scenario_with(*faults)
+    scenario = scenario_with(*faults, checkpoint_interval_ms=checkpoint_interval_ms)
     history = system(**options).run(WORD_COUNT, scenario)
     causes = [details["cause"] for _, kind, _, details in history.events if kind == JOB_FAILED]
     return history, causes, judge(scenario, history, PythonOracle(WORD_COUNT, scenario))
@@ -96,6 +98,27 @@ def test_job_whose_checkpoints_vanish_ends_and_does_not_begin_anew(system):
     assert history.statistics.coverage["lose_folder", "completed"] == 1
     (cause,) = causes
     assert "checkpoint folder of job 'word_count' was deleted, moved or replaced" in cause
+
+
+def test_job_whose_checkpoints_vanish_at_its_end_has_finished():
+    # The interval is longer than the job: its last checkpoint is the only one.
+    fault = Fault("lose_folder", "completed")
+    history, _, verdict = tried(LocalSystem, fault, checkpoint_interval_ms=60_000)
+    assert verdict.violations == ()
+    assert history.statistics.coverage["lose_folder", "completed"] == 1
+    assert history.statistics.attempts == 1
+    assert JOB_FINISHED in [kind for _, kind, _, _ in history.events]
+
+
+def test_open_files_of_a_job_that_has_lost_its_checkpoints_are_no_leak(tmp_path):
+    history = JobHistory((), {}, tmp_path, ".txt", read_json_rows, parallelism=1)
+    (tmp_path / ".part-1.txt.1.inprogress").touch()
+    history.disown_unfinished()
+    (tmp_path / ".part-2.txt.2.inprogress").touch()
+    history.at_rest(tmp_path / "checkpoints")
+    assert [name for _, kind, _, name in history.run.history.events if kind == LEAK] == [
+        {"name": ".part-2.txt.2.inprogress"}
+    ]
 
 
 @pytest.fixture
