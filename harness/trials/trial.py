@@ -41,6 +41,7 @@ from onceproof.harness.model.family import (
     Declared,
     Family,
     FamilyError,
+    Rows,
     options_of,
     source_file,
     tasks_with,
@@ -64,6 +65,7 @@ from onceproof.harness.systems.simulation.stopping import Stopped, stopped_in_ti
 from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.checkpoint_trials import FailedContinuation, failed_continuation
 from onceproof.harness.trials.control_runs import learned
+from onceproof.harness.trials.faultless_runs import undisturbed
 from onceproof.harness.trials.schemas import misfit_of
 from onceproof.harness.trials.supervision import Lost, judged_lost, lost_by, lost_outcome
 from onceproof.reports.notes import JUDGED
@@ -306,7 +308,8 @@ def _check_draw(family: Family, seed: int) -> None:
     misfit = None
     try:
         with stopped_in_time(source_file(family)):
-            rows: object = family.expected(scenario.records, Declared(parameters=scenario.parameters))
+            declared = Declared(rows=_rows_to_settle(family, scenario), parameters=scenario.parameters)
+            rows: object = family.expected(scenario.records, declared)
             if (versions := options_of(family).versions) is not None:
                 list(versions(scenario.records))
             if isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Iterator):
@@ -323,6 +326,16 @@ def _check_draw(family: Family, seed: int) -> None:
         )
     if misfit is not None:
         raise FamilyError(f"{place}: seed {seed}: {misfit[1]}")
+
+
+def _rows_to_settle(family: Family, scenario: Scenario) -> Rows:
+    """Return the rows of a run without faults; none for a family that settles nothing.
+
+    A script compares rows that its calm run lacks with a run of each variant, and no rows are such ones.
+    """
+    if not options_of(family).settles:
+        return ()
+    return rows_at_end(World(family, undisturbed(scenario, parallelism=1)).run())
 
 
 def _stop_text(stopped: Stopped) -> str:

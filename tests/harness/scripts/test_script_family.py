@@ -13,7 +13,7 @@ from onceproof.harness.commands.cli import main
 from onceproof.harness.model.family import Declared, Family, FamilyError
 from onceproof.harness.model.family_places import address_of, load_family
 from onceproof.harness.model.history import Row
-from onceproof.harness.scripts.calm_runs import settled
+from onceproof.harness.scripts.calm_runs import CalmRuns, settled
 from onceproof.harness.services.service import ServiceMissing
 from onceproof.harness.systems.simulation.stopping import seconds_for_each
 from onceproof.harness.systems.simulation.world import World
@@ -110,6 +110,12 @@ def test_sound_program_passes_every_scenario(path: Path) -> None:
     for seed in range(SCENARIOS):
         trial = try_scenario(family, scenario_of(family, seed))
         assert trial.verdict.passed, (seed, trial.verdict.violations)
+
+
+def test_check_of_a_script_runs_no_variant_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = load_family(str(SOUND / "detached_job.py"))
+    monkeypatch.setattr(CalmRuns, "variants", lambda *_, **__: pytest.fail("its calm run decides"))
+    check_family(family)
 
 
 def script(tmp_path: Path, text: str, name: str = "job.py") -> str:
