@@ -39,11 +39,19 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, mutant, replaced
 from onceproof.harness.model.scenario import Scenario, read_scenario
-from onceproof.harness.systems.simulation import actions, checkpoint_recorder, comparison_runs, user_requests
+from onceproof.harness.systems.simulation import (
+    actions,
+    checkpoint_recorder,
+    comparison_runs,
+    simulated_system,
+    user_requests,
+)
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.systems.simulation.checkpoint_storages import LATE_DELETE, StorageOnDisk
+from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 from onceproof.harness.systems.simulation.window_watch import WatchedWindows
+from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
 from tests.planted.catalogue import find_mutant
@@ -357,6 +365,18 @@ def restored_jobs_never_expire(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="changed-input-is-submitted-again", breaks="no_error", summary="a bug of the harness")
+def changed_input_is_submitted_again(reached: Reached) -> Iterator[None]:
+    class Submitted(World):
+        def job_failed(self, cause: str) -> None:
+            reached()
+            with replaced(RunRecorder, "has_changed_input", False):
+                super().job_failed(cause)
+
+    with replaced(simulated_system, "World", Submitted):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "checkpoint_number_given_twice": earlier_windows_are_kept,
     "batch_of_an_attempt_without_checkpoints": find_mutant("attempts-name-their-output-alike"),
@@ -388,6 +408,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "listing_names_a_file_that_was_never_there": what_was_never_there_is_listed,
     "savepoint_of_a_stop_expires_behind_slow_answers": stops_never_expire,
     "window_keeps_the_lane_of_its_first_value": first_value_keeps_its_lane,
+    "changed_input_fails_at_each_submission": changed_input_is_submitted_again,
     "restored_job_waits_for_an_expiry": restored_jobs_never_expire,
 }
 

@@ -434,14 +434,13 @@ class World:
         self.end()
 
     def job_failed(self, cause: str) -> None:
-        """The job has failed for good: its user submits it again, if its restart strategy is a drawn one.
-
-        What fails although nothing has gone wrong since the last submission would fail each time.
-        """
+        """The job has failed for good: its user submits it again, if its restart strategy is a drawn one."""
         self.recorder.job_failed(cause)
         struck = [kind for _, kind, _, _ in self.history.events if kind == FAULT_FIRED]
         causes = len(struck) + self.history.statistics.stops_failed
-        if self._scenario.restarts is not msgspec.UNSET and causes > self._causes:
+        # Nothing has gone wrong since the last submission, or what has gone wrong stays so.
+        fails_again = causes <= self._causes or self.recorder.has_changed_input
+        if self._scenario.restarts is not msgspec.UNSET and not fails_again:
             self._causes = causes
             self._end_process()
         else:
