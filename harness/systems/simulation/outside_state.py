@@ -7,8 +7,9 @@ Rules:
 - Watched are attributes of function objects, class attributes, globals that the functions use, cells of
   closures, and files that they write through ``open``. State handles of the engine are not: they are state.
 - A value counts as changed if it differs from what it was at the end of ``open``.
-- Each snapshot of an operator saves the values. What is to be carried over is set to the saved value as soon
-  as the operator is opened again from that checkpoint, or to its first value without a checkpoint.
+- Each snapshot of an operator saves the values that are to be carried over. They are set to the saved value as
+  soon as the operator is opened again from that checkpoint, or to the first value without a checkpoint. No
+  other value is copied: a handle of state would bring the whole backend with it.
 - The first run of a scenario takes the checkpoints that later ones restore or are compared with. What those
   save under the same numbers is theirs alone.
 - A value that cannot be copied or compared is left alone.
@@ -230,12 +231,12 @@ class OutsideState:
 
     def _opened(self, operator: Any, subtask: _Subtask, restored: int | None) -> None:
         slots = tuple(self._slots_of(operator.function, subtask.operator))
-        for slot in slots:
+        carried = [slot for slot in slots if slot.place in self._carried]
+        for slot in carried:
             if slot.is_shared and (0, slot.place) not in self._saved:
                 self._keep(slot, subtask, 0)
-        for slot in slots:
-            if slot.place in self._carried:
-                self._carry(slot, subtask, restored)
+        for slot in carried:
+            self._carry(slot, subtask, restored)
         first = {slot.place: fingerprint for slot in slots for fingerprint in _fingerprints(slot)}
         self._living[subtask[:2]] = _Opened(slots, first, operator.function)
 
@@ -271,9 +272,10 @@ class OutsideState:
             return
         self._note_changes(opened)
         for slot in opened.slots:
-            self._keep(slot, subtask, checkpoint_id)
+            if slot.place in self._carried:
+                self._keep(slot, subtask, checkpoint_id)
         for path, place in self.files.items():
-            if place.operator in ("", subtask.operator):
+            if place in self._carried and place.operator in ("", subtask.operator):
                 self._keep(self._file_slot(path), subtask, checkpoint_id)
 
     def _keep(self, slot: _Slot, subtask: _Subtask, checkpoint_id: int) -> None:
