@@ -7,9 +7,9 @@ Rules:
 - Watched are attributes of function objects, class attributes, globals that the functions use, cells of
   closures, and files that they write through ``open``. State handles of the engine are not: they are state.
 - A value counts as changed if it differs from what it was at the end of ``open``.
-- Each snapshot of an operator saves the values that are to be carried over. They are set to the saved value as
-  soon as the operator is opened again from that checkpoint, or to the first value without a checkpoint. No
-  other value is copied: a handle of state would bring the whole backend with it.
+- Each snapshot of an operator saves the values that are to be carried over. They are set to the saved value
+  as soon as the operator is opened again from that checkpoint, or to the first value without a checkpoint.
+  No other value is copied: a handle of state would bring the whole backend with it.
 - The first run of a scenario takes the checkpoints that later ones restore or are compared with. What those
   save under the same numbers is theirs alone.
 - A value that cannot be copied or compared is left alone.
