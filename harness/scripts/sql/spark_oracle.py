@@ -156,11 +156,12 @@ def _schema_of(types_of: Mapping[str, Sequence[LogicalType]]) -> str:
     """Return one schema for the rows of several tables: the name of the table, and the columns of all."""
     kinds = [kind for types in types_of.values() for kind in types]
     return ", ".join(
-        [f"{_TABLE} STRING", *[f"c{place} {_type_name(kind)}" for place, kind in enumerate(kinds)]]
+        [f"{_TABLE} STRING", *[f"c{place} {type_name(kind)}" for place, kind in enumerate(kinds)]]
     )
 
 
-def _type_name(kind: LogicalType) -> str:
+def type_name(kind: LogicalType) -> str:
+    """Return Spark's name of a type. Raises Untranslatable."""
     if kind.root == "DECIMAL":
         return f"DECIMAL({kind.precision}, {kind.scale})"
     if kind.root not in _TYPES:
@@ -170,11 +171,17 @@ def _type_name(kind: LogicalType) -> str:
 
 def spark_text(text: str) -> str:
     """Return a query of DuckDB's in the words of Spark. Raises Untranslatable."""
+    return spark_tree(text).sql("spark")
+
+
+def spark_tree(text: str) -> exp.Expr:
+    """Return a query of DuckDB's as sqlglot has one of Spark. Raises Untranslatable."""
     try:
         tree = parse_one(text, dialect="duckdb")
     except SqlglotError:
         raise Untranslatable(f"the query {text[:40]}") from None
-    return tree.transform(_changed).sql("spark")
+    changed: exp.Expr = tree.transform(_changed)
+    return changed
 
 
 def _changed(node: exp.Expr) -> exp.Expr:

@@ -7,7 +7,7 @@ times are microseconds there.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -43,6 +43,14 @@ class WindowView(Struct, frozen=True):
     table: str
     """The table that it reads."""
     query: str
+    kind: str
+    """TUMBLE, HOP, CUMULATE or SESSION."""
+    time: str
+    """The column of the event time."""
+    keys: tuple[str, ...]
+    """The columns of which each value has sessions of its own."""
+    lengths_us: Mapping[str, int]
+    """By the names of Flink: SIZE, SLIDE, OFFSET and others."""
 
 
 def without_windows(text: str, first: int) -> tuple[str, list[WindowView]]:
@@ -113,7 +121,8 @@ def window_view(name: str, kind: str, arguments: Sequence[str]) -> WindowView:
         f"SELECT * EXCLUDE (begins, ends{left_out}), make_timestamp(begins) AS window_start,"
         f" make_timestamp(ends) AS window_end, make_timestamp(ends - 1000) AS window_time FROM ({inner})"
     )
-    return WindowView(name, source[1].strip("`"), query)
+    keys = tuple([each.strip(" `") for each in (source[2] or "").strip(" ()").split(",") if each.strip()])
+    return WindowView(name, source[1].strip("`"), query, kind, time[1].strip("`"), keys, lengths)
 
 
 def _sessions(table: str, at: str, keys: str, gap: int) -> str:

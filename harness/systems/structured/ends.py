@@ -16,21 +16,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceproof.harness.model.family import Family, FamilyError, options_of
-from onceproof.harness.model.family_places import check_table_keys
+from onceproof.harness.model.family_places import check_table_keys, statements_of
 from onceproof.harness.model.scenario import Parameter
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec
 from onceproof.harness.systems.structured import state as state_api
+from onceproof.harness.systems.structured.script_job import script_ends, start_script
 from onceproof.harness.systems.structured.sinks import ROWS, Store, storing, upsert
 from onceproof.harness.systems.structured.source import COLUMNS, DRIVER_PROCESS, RECORDS, SPEC
-
-Mode: TypeAlias = Literal["append", "update", "complete"]
+from onceproof.harness.systems.structured.streamed_script import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +85,8 @@ def _into_table(output: Path, keys: int, rows: DataFrame, batch: int) -> None:
 
 def start(family: Family, spec: Spec, path: str, session: SparkSession, board: FaultBoard) -> StreamingQuery:
     """Start the query of a family over the checkpoint location of a job."""
+    if statements_of(family) is not None:
+        return start_script(script_ends(family), spec, path, session, board, os.getpid())
     options = {SPEC: path, DRIVER_PROCESS: str(os.getpid())}
     # Spark stores this setting in the checkpoint location with the first batch.
     session.conf.set("spark.sql.shuffle.partitions", str(spec.parallelism))

@@ -133,6 +133,12 @@ def publish(output: Path, batch: int, lines: Iterable[bytes]) -> None:
     os.replace(hidden, visible)
 
 
+def published_before(output: Path, batch: int) -> list[tuple[Any, ...]]:
+    """Return the rows of the batches before one."""
+    files = [output / f"batch-{number}.jsonl" for number in range(batch)]
+    return rows_in([file for file in files if file.exists()])
+
+
 def upsert(output: Path, rows: Iterable[Sequence[Any]], keys: int) -> None:
     """Upsert rows by their first ``keys`` columns into a table file, which is replaced atomically."""
     hidden, visible = output / f".{TABLE}", output / TABLE

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -134,7 +133,7 @@ class RecordReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._source:
             return records
         own = {split: each for split, each in records.items() if source_of(split) == self._source}
-        closing = msgspec.json.decode(Path(spec.records).with_name(CLOSING_FILE).read_bytes())
+        closing = read_records(Path(spec.records).with_name(CLOSING_FILE))
         return {**own, closing_split(self._source): closing[self._source]}
 
 

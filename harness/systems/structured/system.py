@@ -11,8 +11,8 @@ Rules:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol, runtime_checkable
@@ -21,6 +21,8 @@ import msgspec
 
 from onceproof.engine.runtime.java import find_java
 from onceproof.harness.model.family import Family, FamilyError, Records, options_of
+from onceproof.harness.model.family_places import address_of, statements_of
+from onceproof.harness.model.history import History
 from onceproof.harness.model.scenario import Scenario
 from onceproof.harness.systems.kit.drivers import Driver, Drivers
 from onceproof.harness.systems.kit.patience import Patience
@@ -52,7 +54,7 @@ class Answered(Protocol):
 
 
 def look_at_query(address: str) -> Look:
-    """Return what a driver finds out about a user's query. Raises FamilyError."""
+    """Return what a driver finds out about a user's query or script. Raises FamilyError."""
     find_java(os.environ)
     driver = _drivers.take()
     with TemporaryDirectory(prefix="onceproof-look-") as folder:
@@ -71,6 +73,18 @@ def look_at_query(address: str) -> Look:
     return looked
 
 
+def _look_at_script(family: Family) -> None:
+    """Find out once whether Spark can run a script of Flink SQL. Raises FamilyError if not."""
+    if (script := statements_of(family)) is not None:
+        script.on_spark_streams()
+        _look_once(address_of(family))
+
+
+@cache
+def _look_once(address: str) -> None:
+    look_at_query(address)
+
+
 class StructuredStreamingSystem(DriverSystem):
     """Runs scenarios against Structured Streaming, one after another."""
 
@@ -86,6 +100,31 @@ class StructuredStreamingSystem(DriverSystem):
         find_java(os.environ)
         super().__init__(folder, process_seconds)
         self._drivers = _drivers
+
+    @classmethod
+    def refusal(cls, family: Family) -> str:
+        """Return why it cannot run a family; what Spark says of a script is known when it is looked at."""
+        try:
+            if (script := statements_of(family)) is not None:
+                script.on_spark_streams()
+        except FamilyError as error:
+            return str(error)
+        return super().refusal(family)
+
+    def refusals(self, trials: Iterable[tuple[Family, Scenario]]) -> dict[str, str]:
+        """Return by name why Spark refuses some of the families that are scripts of Flink SQL."""
+        found: dict[str, str] = {}
+        for family, _ in trials:
+            try:
+                _look_at_script(family)
+            except FamilyError as error:
+                found[family.name] = str(error)
+        return found
+
+    def run(self, family: Family, scenario: Scenario, trace: bool = False) -> History:
+        """Run a scenario in new folders, and return its history. Raises FamilyError."""
+        _look_at_script(family)
+        return super().run(family, scenario, trace)
 
     @staticmethod
     def start() -> Driver:

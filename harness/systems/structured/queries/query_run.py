@@ -34,7 +34,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.model.family_places import check_samples
+from onceproof.harness.model.family_places import check_samples, load_family
 from onceproof.harness.model.history import Row, as_tuple
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.split_names import source_of
@@ -51,6 +51,13 @@ from onceproof.harness.systems.structured.queries.event_times import (
     late_among,
     own_records,
     time_of,
+)
+from onceproof.harness.systems.structured.queries.output_modes import (
+    OUT_OF_ORDER,
+    STATE_OF_ITS_OWN,
+    accepted_mode,
+    plan_of,
+    stateful_operators,
 )
 from onceproof.harness.systems.structured.queries.query_answer import (
     LOOKED_SUFFIX,
@@ -73,6 +80,7 @@ from onceproof.harness.systems.structured.queries.user_query import (
     UserQuery,
     user_query,
 )
+from onceproof.harness.systems.structured.script_job import look_at_script, script_ends
 from onceproof.harness.systems.structured.sinks import ROWS, Store, commit, publish
 from onceproof.harness.systems.structured.source import (
     CLOSING_FILE,
@@ -85,9 +93,6 @@ from onceproof.harness.systems.structured.source import (
 )
 
 _WATERMARK: Final = re.compile(r"EventTimeWatermark.*?, (?:delay )?((?:\d+ [a-z]+ ?)+)")
-_STATE_OF_ITS_OWN: Final = ("FlatMapGroupsInPandasWithState", "TransformWithState", "FlatMapGroupsWithState")
-_OUT_OF_ORDER: Final = ("Aggregate", "Deduplicate", "Join", *_STATE_OF_ITS_OWN)
-"""The operators whose rows may depend on the order in which records arrive."""
 _UNITS_MS: Final = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _ALL: Final = 1_000_000
 
@@ -120,8 +125,8 @@ class QueryRun:
 
         names: list[str] = []
         found = self._query.find(read, self._home)
-        self._plan = _plan_of(found.rows)
-        stateful = sum([self._plan.count(each) for each in _OUT_OF_ORDER])
+        self._plan = plan_of(found.rows)
+        stateful = stateful_operators(self._plan)
         count = min(1 + max(1, stateful), MOST_CLOSING_RECORDS) if "EventTimeWatermark" in self._plan else 0
         self._closing = {name: closing_records(own_records(self._records, name), count) for name in names}
         closing_file = Path(self._spec.records).with_name(CLOSING_FILE)
@@ -185,7 +190,7 @@ class QueryRun:
             return Answer([*answer.runs, *other.runs], list(optional.elements()))
         if accepts(answer, visible):
             return answer
-        depends_on_batches = any(each in self._plan for each in _STATE_OF_ITS_OWN)
+        depends_on_batches = any(each in self._plan for each in STATE_OF_ITS_OWN)
         if self._asked.store is not None or depends_on_batches:
             interval = self._spec.interval_records
             calm = [self._undisturbed(driver, f"calm-{number}", interval) for number in (1, 2)]
@@ -193,7 +198,7 @@ class QueryRun:
                 return Answer(calm)
             return answer
         # A query without state takes records in their order, so that the order decides nothing.
-        other = self._in_batch_mode("again", is_reversed=any(each in self._plan for each in _OUT_OF_ORDER))
+        other = self._in_batch_mode("again", is_reversed=any(each in self._plan for each in OUT_OF_ORDER))
         return answer if other is None else replace(answer, runs=[*answer.runs, *other.runs])
 
     def _mistake(self, visible: Counter[Row]) -> str:
@@ -307,10 +312,12 @@ def answer_look(path: Path, session: SparkSession) -> int:
     """Look at the query whose address a file holds; write what is found, or the mistake, beside it."""
     looked: Look | Mistake
     try:
-        query = user_query(path.read_text(encoding="utf-8"), session)
-        if query is None:
-            raise FamilyError(f"{path}: holds no address of a query")
-        looked = look_at(query, session, path.with_name("home"))
+        address = path.read_text(encoding="utf-8")
+        query = user_query(address, session)
+        if query is not None:
+            looked = look_at(query, session, path.with_name("home"))
+        else:
+            looked = look_at_script(script_ends(load_family(address)), session)
     except FamilyError as error:
         looked = Mistake(str(error))
     path.with_suffix(LOOKED_SUFFIX).write_bytes(msgspec.json.encode(looked))
@@ -348,9 +355,9 @@ def look_at(query: UserQuery, session: SparkSession, folder: Path) -> Look:
         asked = with_mode(session, found)
     except SPARK_ERRORS as error:
         raise FamilyError(f"{query.path}: {one_line(error)}") from error
-    plan = _plan_of(found.rows)
+    plan = plan_of(found.rows)
     knows_late = asked.mode == "append" and asked.store is None
-    may_be_late = knows_late and not any(each in plan for each in _STATE_OF_ITS_OWN)
+    may_be_late = knows_late and not any(each in plan for each in STATE_OF_ITS_OWN)
     return Look(sources, asked.mode, asked.format, _delay_in(plan), may_be_late)
 
 
@@ -360,20 +367,8 @@ def with_mode(session: SparkSession, found: FoundQuery) -> Asked:
     Raises one of Spark's errors where it cannot run as a stream in this mode, or in any.
     """
     asked = found.asked
-    jvm: Any = session._jvm
-    outputs = jvm.org.apache.spark.sql.streaming.OutputMode
-    modes = {"append": outputs.Append, "complete": outputs.Complete, "update": outputs.Update}
-    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-    last: Exception | None = None
-    for mode in modes if asked.mode == ANY_MODE else (asked.mode,):
-        try:
-            checker.checkForStreaming(found.rows._jdf.queryExecution().analyzed(), modes[mode]())
-        except SPARK_ERRORS as error:
-            last = last or error
-        else:
-            return dataclasses.replace(asked, mode=mode)
-    assert last is not None
-    raise last
+    modes = ("append", "complete", "update") if asked.mode == ANY_MODE else (asked.mode,)
+    return dataclasses.replace(asked, mode=accepted_mode(session, found.rows, modes))
 
 
 def _without(records: Sequence[InputRecord], left_out: Sequence[InputRecord]) -> list[InputRecord]:
@@ -396,10 +391,6 @@ def _delay_in(plan: str) -> int | None:
 def _delay_ms(text: str) -> int:
     parts = re.findall(r"(\d+) ([a-z]+?)s?\b", text)
     return sum([int(number) * _UNITS_MS.get(unit, 0) for number, unit in parts])
-
-
-def _plan_of(rows: DataFrame) -> str:
-    return str(rows._jdf.queryExecution().analyzed().toString())
 
 
 # What a function of foreachBatch has written.

@@ -1,0 +1,47 @@
+"""In which output mode Spark runs a query as a stream, and what of it keeps state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from onceproof.engine.runtime.spark_session import SPARK_ERRORS
+
+AnyMode = TypeVar("AnyMode", bound=str)
+
+STATE_OF_ITS_OWN: Final = ("FlatMapGroupsInPandasWithState", "TransformWithState", "FlatMapGroupsWithState")
+OUT_OF_ORDER: Final = ("Aggregate", "Deduplicate", "Join", *STATE_OF_ITS_OWN)
+"""The operators whose rows may depend on the order in which records arrive."""
+
+
+def accepted_mode(session: SparkSession, rows: DataFrame, modes: Sequence[AnyMode]) -> AnyMode:
+    """Return the first output mode in which rows can be a stream.
+
+    Raises one of Spark's errors where they can in none.
+    """
+    jvm: Any = session._jvm
+    outputs = jvm.org.apache.spark.sql.streaming.OutputMode
+    known = {"append": outputs.Append, "complete": outputs.Complete, "update": outputs.Update}
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    first: Exception | None = None
+    for mode in modes:
+        try:
+            checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), known[mode]())
+        except SPARK_ERRORS as error:
+            first = first or error
+        else:
+            return mode
+    assert first is not None, "there are modes"
+    raise first
+
+
+def plan_of(rows: DataFrame) -> str:
+    """Return the analyzed plan of a query as a text."""
+    return str(rows._jdf.queryExecution().analyzed().toString())
+
+
+def stateful_operators(plan: str) -> int:
+    """Return how many operators of a plan keep state."""
+    return sum([plan.count(each) for each in OUT_OF_ORDER])
