@@ -59,7 +59,7 @@ class DeclaredRows:
         "_is_upgraded",
         "_options",
         "_scenario",
-        "_sets_clocks",
+        "_set_by_ms",
         "_strategies",
     )
 
@@ -67,7 +67,7 @@ class DeclaredRows:
         self._family = family
         self._scenario = scenario
         self._options = options
-        self._sets_clocks = any(FAULTS[fault.kind].turns_clock for fault in scenario.faults)
+        self._set_by_ms = sum(fault.delay for fault in scenario.faults if FAULTS[fault.kind].turns_clock)
         self._is_upgraded = any(operation.upgrades for operation in scenario.asked)
         self._due_of = None if options.due is None else cache(self._due)
         self._strategies: tuple[Timed, ...] | None = None
@@ -230,7 +230,7 @@ class DeclaredRows:
             declared,
             is_whole,
             self._scenario.parameters,
-            self._sets_clocks,
+            self._set_by_ms,
             *(_restores_in(history) if is_whole and history is not None else (False, False)),
             upgraded_at,
             scenario,

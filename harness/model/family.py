@@ -77,8 +77,8 @@ class Declared:
     """Whether the run is over. At a cut, rows that a run may still hold back need not be there."""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     """What the family drew beside the records; a family whose job depends on it reads it here."""
-    sets_clocks: bool = False
-    """Whether the scenario sets the wall clock, so that much time may have passed between two records."""
+    set_by_ms: int = 0
+    """By how much the scenario sets the wall clock in all, so that much time may pass between two records."""
     has_restored: bool = False
     """Whether the run has been restored, so that operators may have forgotten their watermarks."""
     has_in_flight: bool = False
@@ -87,6 +87,11 @@ class Declared:
     """What the state covers from which the new version of the job began; None: it has not begun."""
     scenario: Scenario | None = None
     """The scenario that ran, if the new version of the job has begun in it."""
+
+    @property
+    def sets_clocks(self) -> bool:
+        """Whether the scenario sets the wall clock."""
+        return self.set_by_ms > 0
 
     def so_far(self, rows: Rows) -> Rows:
         """Return the rows that must be there now: all at the end, at a cut those that are visible."""

@@ -78,15 +78,17 @@ def late_rows(plan, batch, rows):
     assigners = {node.inputs: node.attributes for node in plan.nodes if node.type == "watermark-assigner"}
     for scan in [node for node in plan.nodes if node.type == "table-source-scan"]:
         name = scan.attributes["scanTableSource"]["table"]["identifier"].split("`")[-2]
-        lateness = lateness_of(plan, name, SETTINGS)
-        if lateness is None or lateness.is_by_window != (name in batch.windowed):
+        (lateness,) = {*lateness_of(plan, name, SETTINGS).values()}
+        if lateness is None or not lateness.is_dropped:
+            continue
+        if lateness.is_by_window != (name in batch.windowed):
             continue
         attributes = assigners[scan.id,]
         watermark = compile_expression(attributes["watermarkExpr"], SETTINGS.scope(Moment()))
         mark = Mark(lambda row, column=attributes["rowtimeFieldIndex"]: row[column], watermark)
         for place, row in enumerate(rows[name]):
-            if ends := mark.ends(row, lateness):
-                found.append(MaybeLate(name, place, ends))
+            if (behind := mark.behind(row)) and (ends := lateness.ends(*behind)):
+                found.append(MaybeLate(name, place, tuple(ends)))
             mark.take(row)
     return found
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -150,22 +150,35 @@ class Batch:
             raise Untranslatable(_CLOCK if self._has_clock else refused) from None
 
     def tables(
-        self, rows: Mapping[str, Iterable[Row]], late: Sequence[MaybeLate] = ()
+        self,
+        rows: Mapping[str, Iterable[Row]],
+        late: Sequence[MaybeLate] = (),
+        sinks: Collection[str] | None = None,
+        *,
+        is_backwards: bool = False,
     ) -> list[dict[str, RowCounts]] | None:
         """Return by sink the rows of its final table, as plain data; None: DuckDB cannot compute them.
+
+        A sink of which the order of arrival decides which row of a key is left has no table.
 
         Args:
             rows: those that each source table has in the end.
             late: which of them may be late. There is a result for each combination, first that for no late
                 row.
+            sinks: those whose tables are computed; None: all.
+            is_backwards: whether rows are in the opposite order, which changes what depends on it.
         """
         try:
-            return self._computed(rows, late)
+            return self._computed(rows, late, self._sinks if sinks is None else sinks, is_backwards)
         except (duckdb.Error, TypeError, ValueError, OverflowError):
             return None
 
     def _computed(
-        self, rows: Mapping[str, Iterable[Row]], late: Sequence[MaybeLate]
+        self,
+        rows: Mapping[str, Iterable[Row]],
+        late: Sequence[MaybeLate],
+        sinks: Collection[str],
+        is_backwards: bool,
     ) -> list[dict[str, RowCounts]] | None:
         count = inputs_of(late)
         if count > MOST_INPUTS or (late and not self.takes_late_rows):
@@ -182,19 +195,25 @@ class Batch:
             ]
             if self.takes_late_rows:
                 values = [[*row, place] for place, row in enumerate(values)]
+            if is_backwards:
+                values.reverse()
             if values:
                 marks = ", ".join(["?"] * len(values[0]))
                 self._connection.executemany(f'INSERT INTO "{name} rows" VALUES ({marks})', values)
-        found: list[dict[str, RowCounts]] = [{name: Counter() for name in self._sinks} for _ in range(count)]
+        found: list[dict[str, RowCounts]] = [{name: Counter() for name in sinks} for _ in range(count)]
         for name, query in self.queries:
+            if name not in sinks:
+                continue
             sink = self._sinks[name]
             out_of = [from_python(kind) for kind in sink.end.type.types]
             for number, *row in self._connection.execute(query).fetchall():
                 cells = [convert(value) for convert, value in zip(out_of, row, strict=True)]
                 found[number][name][sink.cells(cells)] += 1
-        for tables in found:
-            if any(_has_two_of_a_key(self._sinks[name], rows_of) for name, rows_of in tables.items()):
-                return None
+        for name in sinks:
+            all_left = [_by_key(self._sinks[name], tables.pop(name)) for tables in found]
+            left = [each for each in all_left if each is not None]
+            for tables, own in zip(found, left, strict=True) if len(left) == count else ():
+                tables[name] = own
         return found
 
     def _has_zone(self, statements: Statements) -> bool:
@@ -339,10 +358,12 @@ def _texts_of(statements: Statements) -> list[str]:
     return [each.text for each in (*statements.ddl, *statements.inserts)]
 
 
-def _has_two_of_a_key(end: SinkTable, rows: RowCounts) -> bool:
-    """Return whether a key has several rows: which one is left depends on the order of arrival."""
+def _by_key(end: SinkTable, rows: RowCounts) -> RowCounts | None:
+    """Return the rows that are left of each key; None: the order of arrival decides which."""
     sink = end.sink
-    return sink.key is not None and len({sink.identity(row) for row in rows}) < rows.total()
+    if sink.key is None:
+        return rows
+    return Counter([*rows]) if len({sink.identity(row) for row in rows}) == len(rows) else None
 
 
 def _bound(value: Any) -> Any:

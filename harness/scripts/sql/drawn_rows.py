@@ -3,8 +3,9 @@
 Rules:
 
 - Values are those of `drawn_values.py`; NULL where a column may be; rows that come twice.
-- Event times advance by steps of the plan's own windows and intervals and by less, and some lie exactly at
-  such a boundary or next to it. Rows are out of order as far as the watermark allows.
+- Event times advance by steps of one of the plan's own windows and intervals and by less, so each of them
+  holds several rows in some workloads; some times lie at such a boundary or next to it. Rows are out of
+  order as far as the watermark allows.
 - If a plan drops late rows, a row is ahead of the watermark of all before it in its split, and so never late.
   In half of the workloads a few rows are behind it, if it is known what becomes of them (`late_rows.py`).
 - A table that sends changes has a current row for each key: it is inserted, updated and deleted. All changes
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import cached_property
 from random import Random
 from typing import Any, Final
 
@@ -54,6 +56,8 @@ _MOST_ROWS: Final = 30
 _STEPS_MS: Final = (0, 0, 1, 1000, 7000)
 _LATE: Final = 0.5
 """The share of workloads in which rows may be late, if any may."""
+_PARTLY_LATE: Final = 0.25
+"""The same where it is not known of each sink what becomes of them: the others are judged."""
 _UNITS: Final = (MILLISECONDS, Fraction(1, 1000), Fraction(1000))
 """How many units a millisecond has, in a column of integers that says the event time."""
 
@@ -112,10 +116,10 @@ class RowDrawer:
         self._key = table.end.primary_key
         self._durations, self._constants, self._stays_on_time = durations, constants, stays_on_time
         self._sample = sample
-        self.lateness: Lateness | None = None
-        """What becomes of late rows where some may be drawn; None: none may."""
+        self.lateness: Mapping[str, Lateness | None] = {}
+        """By sink, what becomes of late rows where some may be drawn; None: it is not known of this sink."""
         self.most_inputs = 0
-        """In how many ways they may be late."""
+        """In how many ways they may be late for a sink."""
         self._times: frozenset[Path] = frozenset()
         """The columns and fields that say the event time."""
         self._rowtime: Callable[[Row], Any] = _no_time
@@ -148,7 +152,7 @@ class RowDrawer:
     @property
     def stays_on_time(self) -> bool:
         """Whether rows that may be late are left out."""
-        return self._stays_on_time and self.has_watermarks and self.lateness is None
+        return self._stays_on_time and self.has_watermarks and not self.lateness
 
     @property
     def has_watermarks(self) -> bool:
@@ -173,8 +177,8 @@ class RowDrawer:
             for row in rows:
                 chance.choice(found).append((INSERT, row))
             if self._stays_on_time and self._times:
-                most = self.most_inputs if chance.chance(_LATE) else 1
-                found = self._on_time(found, most)
+                share = _PARTLY_LATE if None in self.lateness.values() else _LATE
+                found = self._on_time(found, chance.chance(share) and bool(self.lateness))
         return {
             split_name(self.table.name, number): [
                 (self._timestamp(change[1], place), self.table.held(change))
@@ -191,8 +195,9 @@ class RowDrawer:
             return [each for each in taken for _ in range(chance.weighted(((1, 6), (2, 1))))]
         rows: list[Row] = []
         time_ms = FIRST_MS
+        scale = chance.choice((self._durations[-1], *self._durations)) if self._durations else 60_000
         for _ in range(chance.weighted(((0, 1), (3, 1), (12, 3), (20, 3), (_MOST_ROWS, 2)))):
-            time_ms += self._step(chance)
+            time_ms += chance.choice((*_STEPS_MS, scale // 7, scale // 3, scale))
             at_ms = self._near(chance, time_ms)
             if rows and chance.chance(0.1):
                 rows.append(chance.choice(rows[-3:]))
@@ -200,18 +205,16 @@ class RowDrawer:
                 rows.append(self._row(chance, at_ms, nulls))
         return rows
 
-    def _step(self, chance: Chance) -> int:
-        longest = self._durations[-1] if self._durations else 60_000
-        return chance.choice((*_STEPS_MS, longest // 7, longest // 3, longest))
-
     def _near(self, chance: Chance, time_ms: int) -> int:
         """Return a time, one at a boundary near it, or one before it."""
         kind, number = chance.unit(), chance.integer(-1, 1)
         duration = chance.choice(self._durations) if self._durations else 10_000
-        if kind < 0.3:
+        if kind < 0.25:
             return time_ms - time_ms % duration + number
-        if kind < 0.6:
+        if kind < 0.45:
             return time_ms - int(chance.unit() * duration)
+        if kind < 0.65:
+            return time_ms - int(chance.unit() * self._delay_ms)
         return time_ms
 
     def _row(self, chance: Chance, at_ms: int, nulls: frozenset[int]) -> Row:
@@ -250,23 +253,35 @@ class RowDrawer:
                     return units
         return MILLISECONDS
 
-    def _on_time(self, splits: Sequence[Sequence[Change]], most: int) -> list[list[Change]]:
-        """Return splits without the changes that may be late, but some.
+    @cached_property
+    def _delay_ms(self) -> int:
+        """How far the watermark is behind the event time of a row."""
+        row = self._row(Chance(Random(0)), FIRST_MS, frozenset())
+        time, watermark = self._rowtime(row), self._watermark(row)
+        return 0 if time is None or watermark is None else max(0, (time - watermark) // NANOS_PER_MS)
 
-        Args:
-            most: in how many ways those that stay may be late.
-        """
-        ways = 1
+    def _on_time(self, splits: Sequence[Sequence[Change]], may_be_late: bool) -> list[list[Change]]:
+        """Return splits without the changes that may be late, or with a few of them."""
+        most, kinds = (self.most_inputs if may_be_late else 1), set(self.lateness.values())
+        # None stands for a sink that no row behind the watermark may reach otherwise.
+        known = [each for each in kinds if each is not None] if may_be_late or None not in kinds else []
+        ways = [1] * len(known)
         found: list[list[Change]] = []
         for own in splits:
             kept: list[Change] = []
             mark = self.mark()
             for change in own:
-                ends = mark.ends(change[1], self.lateness)
-                if ends is not None and ways * (len(ends) + 1) <= most:
-                    ways *= len(ends) + 1
-                    kept.append(change)
-                    mark.take(change[1])
+                if self._rowtime(change[1]) is None:
+                    continue
+                if (behind := mark.behind(change[1])) is not None:
+                    then = [
+                        count * (1 + len(each.ends(*behind))) for count, each in zip(ways, known, strict=True)
+                    ]
+                    if not then or max(then) > most:
+                        continue
+                    ways = then
+                kept.append(change)
+                mark.take(change[1])
             found.append(kept)
         return found
 

@@ -116,7 +116,7 @@ def _names_in(expression: Any, names: Sequence[str]) -> Iterator[str]:
         match expression.get("kind"):
             case "FIELD_ACCESS":
                 yield str(expression["name"])
-            case "INPUT_REF" if expression["inputIndex"] < len(names):
+            case "INPUT_REF" | "PATTERN_INPUT_REF" if expression["inputIndex"] < len(names):
                 yield names[expression["inputIndex"]]
             case _:
                 yield from _names_in(expression.get("operands"), names)

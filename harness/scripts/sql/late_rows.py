@@ -10,21 +10,22 @@ Rules:
 - A table that may be idle is overtaken by others at any time, so each of its rows may be behind.
 - A restore may set the watermark back. Window aggregates, ranks and deduplications keep theirs, so a row that
   was late stays late; of other nodes, and of records in flight at a barrier, this is not known.
-- This is decided where all rows of a table come to one node that drops late ones, through nodes without
-  state: aligned windows, OVER and sorting by time. Behind it no row is late, as results come with the
-  watermark. The rows of any other table stay on time.
+- This is decided for each sink that the rows of a table reach through one node that drops late ones, or none,
+  behind nodes without state: aligned windows, OVER and sorting by time. Behind it no row is late, as results
+  come with the watermark. Of other sinks, such as those of sessions, it is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from onceproof.engine.table.nodes.group_window import group_window_spec
 from onceproof.engine.table.nodes.windows import Windowing, read_windowing
 from onceproof.engine.table.plans import Node, Plan, UnsupportedPlan
+from onceproof.engine.table.table_ends import sink_end
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.values import NANOS_PER_MS, Row
 
@@ -56,6 +57,8 @@ class Lateness(Struct, frozen=True):
     """Whose windows a late row is left out of; None: it is left out whole."""
     is_kept: bool
     """Whether a row that was late before a restore is late after it."""
+    is_dropped: bool = True
+    """Whether it is left out at all."""
 
     @property
     def is_by_window(self) -> bool:
@@ -64,11 +67,24 @@ class Lateness(Struct, frozen=True):
 
     def ends(self, time_ms: int, watermark_ms: int) -> list[int]:
         """Return the ends of the windows that a row may be late for, in order; its own time if of none."""
+        if not self.is_dropped:
+            return []
         if self.windowing is None:
             return [time_ms] if time_ms <= watermark_ms else []
         clock = self.windowing.clock
         windows = self.windowing.window.assign(clock.to_local(time_ms))
         return sorted([end for _, end in windows if clock.fires_at(end) <= watermark_ms])
+
+
+NEVER_LATE: Final = Lateness(None, is_kept=True, is_dropped=False)
+"""Of a sink in which a late row counts like any other."""
+
+
+class Behind(NamedTuple):
+    """The time of a row behind the watermark, and the watermark."""
+
+    time_ms: int
+    watermark_ms: int
 
 
 class Mark:
@@ -83,18 +99,13 @@ class Mark:
         self._rowtime, self._watermark = rowtime, watermark
         self._highest_ms: int | None = None
 
-    def ends(self, row: Row, lateness: Lateness | None) -> tuple[int, ...] | None:
-        """Return the ends of the windows that a row may be late for.
-
-        None: it has no time, or is behind and what becomes of it is not known.
-        """
+    def behind(self, row: Row) -> Behind | None:
+        """Return the time of a row that is behind the watermark, and that; None: it is not behind."""
         nanos = self._rowtime(row)
-        if nanos is None:
+        if nanos is None or self._highest_ms is None:
             return None
         time_ms = nanos // NANOS_PER_MS
-        if self._highest_ms is None or time_ms > self._highest_ms:
-            return ()
-        return None if lateness is None else tuple(lateness.ends(time_ms, self._highest_ms))
+        return None if time_ms > self._highest_ms else Behind(time_ms, self._highest_ms)
 
     def take(self, row: Row) -> None:
         """Advance by the watermark of a row."""
@@ -120,28 +131,60 @@ def drops_late_rows(plan: Plan, table: str | None = None) -> bool:
     Args:
         table: whose row; None: any table's.
     """
-    nodes = plan.nodes if table is None else _behind(plan, [each.id for each in _scans(plan, table)])
-    return any(part in node.type for node in nodes for part in _DROPS) or any(
-        node.attributes.get("isRowtime") for node in nodes
+    nodes: Iterable[Node] = plan.nodes
+    if table is not None:
+        nodes = _behind(plan, [each.id for each in _scans(plan, table)])
+    return _drop(nodes)
+
+
+def _drop(nodes: Iterable[Node]) -> bool:
+    return any(
+        any(part in node.type for part in _DROPS) or node.attributes.get("isRowtime") for node in nodes
     )
 
 
-def lateness_of(plan: Plan, table: str, settings: TableSettings) -> Lateness | None:
-    """Return what becomes of the late rows of a table; None: it is not known."""
-    scans = _scans(plan, table)
-    if len(scans) != 1:
-        return None
-    node, came_from = scans[0], scans[0].id
-    has_windows = False
-    while node is scans[0] or node.type in _STATELESS:
-        readers = [each for each in plan.nodes if node.id in each.inputs]
-        if len(readers) != 1 or readers[0].inputs.count(node.id) != 1:
-            return None
-        has_windows = has_windows or node.type == "window-table-function"
-        came_from, node = node.id, readers[0]
+def lateness_of(plan: Plan, table: str, settings: TableSettings) -> dict[str, Lateness | None]:
+    """Return by sink that the rows of a table reach what becomes of the late ones; None: it is not known."""
+    found: dict[str, list[Lateness | None]] = {}
+    for head in _heads(plan, _scans(plan, table)):
+        lateness = _lateness_at(plan, head, settings)
+        for node in (head.node, *_behind(plan, [head.node.id])):
+            if node.type == "sink":
+                found.setdefault(sink_end(node).name, []).append(lateness)
+    return {
+        sink: own[0] if len(own) == 1 or all(each is NEVER_LATE for each in own) else None
+        for sink, own in found.items()
+    }
+
+
+class _Head(NamedTuple):
+    """The first node that rows of a table come to behind those without state."""
+
+    node: Node
+    came_from: int
+    has_windows: bool
+    """Whether the rows have their windows already."""
+
+
+def _heads(plan: Plan, scans: Sequence[Node]) -> Iterator[_Head]:
+    waiting = [(scan, False) for scan in scans]
+    while waiting:
+        before, has_windows = waiting.pop()
+        for node in plan.nodes:
+            for _ in range(node.inputs.count(before.id)):
+                if node.type in _STATELESS:
+                    waiting.append((node, has_windows or node.type == "window-table-function"))
+                else:
+                    yield _Head(node, before.id, has_windows)
+
+
+def _lateness_at(plan: Plan, head: _Head, settings: TableSettings) -> Lateness | None:
+    node = head.node
+    if not _drop((node, *_behind(plan, [node.id]))):
+        return NEVER_LATE
     if node.type in _BY_ROW:
-        return None if has_windows else Lateness(None, is_kept=False)
-    windowing = _windowing_of(node, came_from, settings)
+        return None if head.has_windows else Lateness(None, is_kept=False)
+    windowing = _windowing_of(node, head.came_from, settings)
     if windowing is None or windowing.window.kind == "SESSION" or not windowing.is_rowtime:
         return None
     return Lateness(windowing, is_kept=node.type in _BY_WINDOW)

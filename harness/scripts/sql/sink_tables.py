@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from onceproof.harness.model.family import Rows
 from onceproof.harness.model.history import Row
-from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected, is_right
-from onceproof.harness.scripts.sql.repeats import missing_rows
+from onceproof.harness.scripts.sql.changelog import RowCounts, applied, corrected
 from onceproof.harness.scripts.sql.sql_ends import SinkTable
 
 Tables: TypeAlias = Mapping[str, RowCounts]
@@ -30,29 +29,18 @@ def final_tables(sinks: Sinks, rows: RowCounts) -> Tables:
     return {name: applied(end.sink, changes[name]).table for name, end in sinks.items()}
 
 
-def are_right(sinks: Sinks, changes: Changes, tables: Tables) -> bool:
-    """Return whether the changes of each sink are sound, and come to its table."""
-    return all(is_right(end.sink, changes[name], tables[name]) for name, end in sinks.items())
-
-
 def corrected_rows(sinks: Sinks, rows: Rows, calm: RowCounts) -> list[Row]:
     """Return the changes that should be there, by the rows of a run without faults."""
     changes, calm_changes = by_sink(sinks, rows), by_sink(sinks, calm.elements())
-    expected: list[Row] = []
-    for name, end in sinks.items():
-        right = applied(end.sink, calm_changes[name])
-        of_sink = corrected(end.sink, changes[name], right.table, right.is_sound)
-        expected += map(end.sink.written, of_sink)
-    return expected
-
-
-def lacked_rows(sinks: Sinks, changes: Changes, tables: Tables) -> list[Row]:
-    """Return the rows that tables lack in a run whose records may have come twice."""
     return [
-        end.sink.written(row)
-        for name, end in sinks.items()
-        for row in missing_rows(end.sink, changes[name], tables[name])
+        row for name, end in sinks.items() for row in corrected_in(end, changes[name], calm_changes[name])
     ]
+
+
+def corrected_in(end: SinkTable, changes: Sequence[Row], calm: Sequence[Row]) -> list[Row]:
+    """Return the changes that should be in one sink, by those of a run without faults."""
+    right = applied(end.sink, calm)
+    return [*map(end.sink.written, corrected(end.sink, changes, right.table, right.is_sound))]
 
 
 def first_difference(batch: Tables, run: Tables) -> str:

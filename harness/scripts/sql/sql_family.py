@@ -4,14 +4,8 @@ Rules:
 
 - Judged are the final table of each sink and the soundness of its changelog (`changelog.py`). Which changes
   lead to the table depends on the order of arrival, so they are not compared.
-- The table is that of DuckDB over all rows at once (`batch.py`); where the statements have no exact
-  translation, that of the run without faults, as for a program of PyFlink. ``judge`` says which.
-- Rows may be late or not (`late_rows.py`), so several tables may be right.
-- Where the two differ without any fault, the statements mean something else to DuckDB, as where rows tie, or
-  the job's logic is wrong: this is said, and the run without faults judges.
-- Where a run differs from them and runs without faults differ among themselves, the records do not determine
-  the table, and it is not judged. A changelog must be sound where that of the calm run is.
-- State with a time to live may be gone after the clock was set: then nothing is judged.
+- Who says what the table is: `judging.py`. Rows may be late or not (`late_rows.py`).
+- Where the statements in batch and the run without faults differ, this is said.
 """
 
 from __future__ import annotations
@@ -21,16 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from onceproof.engine.extras import SQL, require
 from onceproof.engine.graph import PartitionerKind
-from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan
+from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan, duration_ms
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
-from onceproof.engine.table.values import Row
 from onceproof.harness.model.family import (
     Declared,
     FamilyError,
@@ -43,16 +36,16 @@ from onceproof.harness.model.family import (
 )
 from onceproof.harness.model.family_places import check_samples, said_of, script_name
 from onceproof.harness.model.scenario import InputRecord
-from onceproof.harness.model.split_names import source_of
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
-from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished, key_of
+from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished
 from onceproof.harness.scripts.sql import sink_tables
 from onceproof.harness.scripts.sql.advice import advice
 from onceproof.harness.scripts.sql.changelog import RowCounts
-from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, durations_of, rows_left
+from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, durations_of
 from onceproof.harness.scripts.sql.drawn_values import constants_of
 from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
-from onceproof.harness.scripts.sql.late_rows import MaybeLate, drops_late_rows, lateness_of
+from onceproof.harness.scripts.sql.judging import Judge
+from onceproof.harness.scripts.sql.late_rows import drops_late_rows, lateness_of
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.repeats import adds_up
 from onceproof.harness.scripts.sql.samples import sampled_rows
@@ -65,7 +58,6 @@ from onceproof.harness.scripts.sql.sql_ends import (
 )
 from onceproof.harness.scripts.sql.tables_on_trial import looked_up_rows
 from onceproof.harness.systems.simulation.world import World
-from onceproof.reports.notes import NO_JUDGE
 from onceproof.reports.text import counted
 
 if TYPE_CHECKING:
@@ -76,7 +68,6 @@ if TYPE_CHECKING:
 _SIZES: Final = (2, 3)
 _TTL: Final = "table.exec.state.ttl"
 _ZONE: Final = "table.local-time-zone"
-_MOST_KEPT: Final = 500
 _COMPARED: Final = 20
 """In how many workloads the statements in batch are compared with runs without faults."""
 _MOST_LATE: Final = 64
@@ -85,17 +76,6 @@ _FEW_LATE: Final = 16
 """In how many those of each, if there are several."""
 _TRIALS: Final = 3
 """How many workloads are tried to find out whether the job takes them."""
-
-BY_DUCKDB: Final = "DuckDB"
-BY_RUNS: Final = "its own runs without faults"
-
-
-class Judgement(NamedTuple):
-    """What a run should have committed."""
-
-    rows: Rows
-    by: str
-    """Who says so; NO_JUDGE, and why, if the rows are those of the run."""
 
 
 class SqlFamily:
@@ -122,7 +102,8 @@ class SqlFamily:
         self._settings = TableSettings({_ZONE: "UTC", **options})
         try:
             self.sources, self.sinks = sources_of(plan), sinks_of(plan, is_tagged=tags_sinks)
-            self.expires = options.get(_TTL, "0")[:1] != "0" or any(node.ttl_ms() for node in plan.nodes)
+            self._lives_ms = min(lives_ms_of(plan, options), default=0)
+            """For how long the state lives that expires first; 0: none does."""
             looked_up = looked_up_in(plan)
             check_samples(path, address.samples, [*self.sources, *looked_up])
             self._drawers = self._make_drawers(address.samples)
@@ -137,8 +118,17 @@ class SqlFamily:
             raise FamilyError(f"{path}: {_said(error)}") from None
         self._calm = CalmRuns(self)
         self._batch, self._reason = self._find_batch()
-        self._keeps_late = self._let_be_late()
-        self._answers: dict[tuple[object, ...], Sequence[sink_tables.Tables]] = {}
+        self._let_be_late()
+        self._judge = Judge(
+            plan,
+            self.sinks,
+            self._drawers,
+            self._looked_up,
+            self._batch,
+            self._calm,
+            lives_ms=self._lives_ms,
+            repeats=self._repeats,
+        )
         self._look_at_graph()
         self._look_at_calm_runs()
 
@@ -166,11 +156,11 @@ class SqlFamily:
 
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return the changes that should be there; of a part of the input, those that are."""
-        return self._judgement(records, declared).rows if declared.is_whole else declared.rows
+        return self._judge.judgement(records, declared).rows if declared.is_whole else declared.rows
 
     def judged_by(self, records: Records, declared: Declared) -> str:
         """Return who says what a run should leave."""
-        return self._judgement(records, declared).by
+        return self._judge.judgement(records, declared).by
 
     @cached_property
     def in_spark(self) -> SparkStatements:
@@ -187,50 +177,18 @@ class SqlFamily:
             rows: those that it has committed.
             is_wrong: whether they are wrong in Python.
         """
-        given, tables = self._rows_at_end(records), self._tables(records)
-        if given is None or not tables:
+        given, possible = self._judge.rows_at_end(records), self._judge.tables(records)
+        if given is None or not all(possible.values()):
             return None
         found = sink_tables.final_tables(self.sinks, Counter(rows))
-        if (found in tables) is is_wrong:
+        if all(found[name] in tables for name, tables in possible.items()) is is_wrong:
             # Only Python judges changelogs, and tables that DuckDB does not.
             return None
-        shown = tables[0] if len(tables) > 1 and not is_wrong else found
+        shown = {
+            name: tables[0] if len(tables) > 1 and not is_wrong else found[name]
+            for name, tables in possible.items()
+        }
         return self.in_spark.records_of(given), self.in_spark.rows_of(shown)
-
-    def _judgement(self, records: Records, declared: Declared) -> Judgement:
-        rows = declared.rows
-        if self.expires and declared.sets_clocks:
-            return Judgement(rows, f"{NO_JUDGE}a clock was set, and state has a time to live")
-        if self._rows_at_end(records) is None:
-            return Judgement(rows, f"{NO_JUDGE}no table has its changes")
-        batch, changes = self._tables(records), sink_tables.by_sink(self.sinks, rows)
-        if any(sink_tables.are_right(self.sinks, changes, each) for each in batch):
-            return Judgement(rows, BY_DUCKDB)
-        calm = self._calm.rows(records)
-        if calm is None:
-            return Judgement(rows, f"{NO_JUDGE}its run without faults fails")
-        of_calm = sink_tables.final_tables(self.sinks, calm)
-        if self._repeats and declared.has_restored:
-            return self._repeated(rows, changes, batch or (of_calm,))
-        by = BY_DUCKDB if of_calm in batch else BY_RUNS
-        if of_calm not in batch and sink_tables.are_right(self.sinks, changes, of_calm):
-            return Judgement(rows, by)
-        if len(batch) > 1 and declared.has_restored and (declared.has_in_flight or not self._keeps_late):
-            return Judgement(rows, f"{NO_JUDGE}a restore may have let late rows in")
-        variants = self._calm.variants(records, over_time=declared.sets_clocks)
-        right = batch if of_calm in batch else (of_calm,)
-        if any(sink_tables.final_tables(self.sinks, run) not in right for run in variants):
-            return Judgement(rows, f"{NO_JUDGE}its runs without faults differ")
-        return Judgement(sink_tables.corrected_rows(self.sinks, rows, calm), by)
-
-    def _repeated(
-        self, rows: Rows, changes: sink_tables.Changes, tables: Sequence[sink_tables.Tables]
-    ) -> Judgement:
-        """Judge a run whose records may have come twice: by key, as far as that changes no table."""
-        if adding := adds_up(self.plan):
-            return Judgement(rows, f"{NO_JUDGE}records may have come twice, and {adding} counts them")
-        missing = [sink_tables.lacked_rows(self.sinks, changes, table) for table in tables]
-        return Judgement([*rows, *min(missing, key=len)], BY_DUCKDB if self._batch is not None else BY_RUNS)
 
     @property
     def plan(self) -> Plan:
@@ -246,6 +204,10 @@ class SqlFamily:
         statements = self._planned.statements
         options = {} if statements is None else statements.options
         return FlinkEnds(self._planned.compiled, {_ZONE: "UTC", **options}, self.sources, self.sinks)
+
+    def may_expire(self, declared: Declared) -> bool:
+        """Return whether state may be gone in a run."""
+        return self._judge.may_expire(declared)
 
     def calm_rows(self, records: Records) -> RowCounts | None:
         """Return the changes of the calm run; None if it fails."""
@@ -285,99 +247,23 @@ class SqlFamily:
             if adding := adds_up(self.plan):
                 judged = f"no table is judged, as {adding} counts records that come again"
             yield f"checkpoints are at least once: after a restore {judged}"
-        if self.expires:
-            yield "state has a time to live: a scenario that sets clocks is not judged"
+        if self._lives_ms:
+            yield "state has a time to live: a scenario that sets clocks as far is not judged"
         for name, drawer in self._drawers.items():
             if drawer.may_be_late:
                 yield (
                     f"source {name}: its changes may be late, and the plan drops late rows: a scenario is not"
                     " judged where runs without faults differ"
                 )
-            elif drawer.lateness is not None:
-                yield f"source {name}: some rows may be late; each table that they may leave is right"
+            elif drawer.lateness:
+                unknown = [sink for sink, each in drawer.lateness.items() if each is None]
+                but = f", and {', '.join(unknown)} is not judged then" if unknown else ""
+                yield f"source {name}: some rows may be late; each table that they may leave is right{but}"
             elif drawer.stays_on_time:
                 yield f"source {name}: no row is late, as no batch says what late ones leave"
-        if self._batch is not None and (difference := self._difference()):
+        workloads = [self._draw(Random(seed)) for seed in range(_COMPARED)]
+        if difference := self._judge.difference(workloads):
             yield difference
-
-    # The tables that should be there.
-
-    def _tables(self, records: Records) -> Sequence[sink_tables.Tables]:
-        """Return what each sink may hold, by the statements in batch; nothing: they do not say.
-
-        There are several where rows may be late or not.
-        """
-        key = key_of(records)
-        if key not in self._answers:
-            if len(self._answers) >= _MOST_KEPT:
-                self._answers.clear()
-            self._answers[key] = self._computed(records)
-        return self._answers[key]
-
-    def _computed(self, records: Records) -> Sequence[sink_tables.Tables]:
-        rows = self._rows_at_end(records)
-        if rows is None or self._batch is None:
-            return ()
-        return self._batch.tables(rows, self._maybe_late(records)) or ()
-
-    def _maybe_late(self, records: Records) -> list[MaybeLate]:
-        """Return which of the rows of tables may be late."""
-        found: list[MaybeLate] = []
-        places = dict.fromkeys(self.sources, 0)
-        for split, own in records.items():
-            table = self.sources[source_of(split)]
-            drawer = self._drawers[table.name]
-            if drawer.lateness is None:
-                continue
-            mark = drawer.mark()
-            for _, value in own:
-                row = table.change_of(value)[1]
-                if ends := mark.ends(row, drawer.lateness):
-                    found.append(MaybeLate(table.name, places[table.name], ends))
-                mark.take(row)
-                places[table.name] += 1
-        return found
-
-    def _rows_at_end(self, records: Records) -> dict[str, list[Row]] | None:
-        """Return the rows that the changes leave in each source; None where no table has such changes.
-
-        That happens where a record has been left out to make a scenario smaller.
-        """
-        found: dict[str, list[Row]] = {name: list(own) for name, own in self._looked_up.items()}
-        found |= {name: [] for name in self.sources}
-        for split, own in records.items():
-            table = self.sources[source_of(split)]
-            changes = [table.change_of(value) for _, value in own]
-            rows = rows_left(changes, table.mode, table.end.primary_key)
-            if rows is None:
-                return None
-            found[table.name] += rows
-        return found
-
-    def _difference(self) -> str:
-        """Return how the statements in batch and runs without faults differ; "": they do not."""
-        differ, first, no_tables = 0, "", 0
-        for seed in range(_COMPARED):
-            records = self._draw(Random(seed))
-            calm, rows = self._calm.rows(records), self._rows_at_end(records)
-            if calm is None or rows is None or self._batch is None:
-                continue
-            tables, of_calm = self._tables(records), sink_tables.final_tables(self.sinks, calm)
-            no_tables += not tables
-            if tables and of_calm not in tables:
-                differ += 1
-                first = first or sink_tables.first_difference(tables[0], of_calm)
-        said = []
-        if differ:
-            said.append(f"differ from the job's own run without faults in {differ}: {first}")
-        if no_tables:
-            said.append(f"cannot be executed by DuckDB in {no_tables}")
-        if not said:
-            return ""
-        return (
-            f"of {_COMPARED} workloads, the statements in batch {' and '.join(said)}; a scenario of that kind"
-            " is judged by its own run without faults"
-        )
 
     # What is found out before the first scenario.
 
@@ -393,22 +279,23 @@ class SqlFamily:
                 drawers[name].origin = f"{counted(len(sample), 'row')} of {samples[name].name}"
         return drawers
 
-    def _let_be_late(self) -> bool:
-        """Let rows be late of tables of which it is known what becomes of those.
-
-        Returns:
-            Whether rows that were late before a restore are late after it.
-        """
+    def _let_be_late(self) -> None:
+        """Let rows be late of tables of which it is known for some sink what becomes of those."""
         late = []
         for name, drawer in self._drawers.items():
             if self._batch is not None and self._batch.takes_late_rows and drawer.has_watermarks:
-                lateness = lateness_of(self._planned.plan, name, self._settings)
-                if lateness is not None and lateness.is_by_window == (name in self._batch.windowed):
-                    drawer.lateness = lateness
+                is_windowed = name in self._batch.windowed
+                found = {
+                    sink: each
+                    if each is not None and (not each.is_dropped or each.is_by_window == is_windowed)
+                    else None
+                    for sink, each in lateness_of(self._planned.plan, name, self._settings).items()
+                }
+                if any(each is not None and each.is_dropped for each in found.values()):
+                    drawer.lateness = found
                     late.append(drawer)
         for drawer in late:
             drawer.most_inputs = _MOST_LATE if len(late) == 1 else _FEW_LATE
-        return all(drawer.lateness.is_kept for drawer in late if drawer.lateness is not None)
 
     def _draw(self, random: Random, nulls: Mapping[str, Sequence[int]] | None = None) -> Records:
         found: dict[str, Sequence[InputRecord]] = {}
@@ -489,6 +376,13 @@ class SqlFamily:
     def _fails_with(self, nulls: Mapping[str, Sequence[int]]) -> bool:
         """Return whether the job fails without a fault where some columns have NULLs."""
         return any(self._calm.rows(self._draw(Random(seed), nulls)) is None for seed in range(_TRIALS))
+
+
+def lives_ms_of(plan: Plan, options: Mapping[str, str]) -> list[int]:
+    """Return for how long states live that expire."""
+    states = [(node, each["index"]) for node in plan.nodes for each in node.attributes.get("state") or ()]
+    found = [duration_ms(options.get(_TTL, "0")), *[node.ttl_ms(index) for node, index in states]]
+    return [each for each in found if each > 0]
 
 
 def _said(error: Exception) -> str:

@@ -114,7 +114,7 @@ class SqlUpgradeFamily:
     def expected(self, records: Records, declared: Declared) -> Rows:
         """Return the changes that should be there; of a part of the input, those that are."""
         old, new = self._old, self._new
-        if not declared.is_whole or ((old.expires or new.expires) and declared.sets_clocks):
+        if not declared.is_whole or old.may_expire(declared) or new.may_expire(declared):
             return declared.rows
         if declared.upgraded_at is None:
             return old.expected(records, declared)

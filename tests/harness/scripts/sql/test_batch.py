@@ -113,6 +113,14 @@ def test_averages_of_some_values_are_refused(average):
         batch_of(f"INSERT INTO s SELECT k, {average} FROM t GROUP BY k")
 
 
+@pytest.mark.parametrize(("order", "is_free"), [("v", False), ("v, k", True)])
+def test_order_of_arrival_shows_in_the_opposite_order(order, is_free):
+    rows = [("a", 1), ("b", 1), ("c", 2)]
+    query = f"SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY {order}) AS n FROM t) WHERE n = 1"
+    batch = batch_of(f"INSERT INTO s {query}")
+    assert (batch.tables({"t": rows}) == batch.tables({"t": rows}, is_backwards=True)) is is_free
+
+
 def test_text_is_cut_to_the_length_of_the_sink():
     sink = {"k": "VARCHAR(2)", "v": "BIGINT"}
     assert result("INSERT INTO s SELECT k, v FROM t", [("abc", 1)], sink=sink) == [("ab", 1)]
@@ -125,7 +133,9 @@ def test_option_that_may_change_rows_is_refused(name):
 
 
 def test_several_rows_of_a_key_have_no_tables():
-    assert result("INSERT INTO s SELECT k, v FROM t", [("a", 1), ("a", 2)], key=(0,)) is None
+    query = "INSERT INTO s SELECT k, v FROM t"
+    assert batch_of(query, key=(0,)).tables({"t": [("a", 1), ("a", 2)]}) == [{}]
+    assert result(query, [("a", 1), ("a", 1)], key=(0,)) == [("a", 1)]
     assert result("INSERT INTO s SELECT k, v FROM t", [("a", 1), ("b", 2)], key=(0,)) == [("a", 1), ("b", 2)]
 
 

@@ -1,15 +1,18 @@
 """The rows that are drawn for a script's tables."""
 
 import re
+from itertools import pairwise
 from random import Random
 
 import pytest
 
+from onceproof.engine.table.plans import Node, Plan
 from onceproof.engine.table.table_ends import TableEnd
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import read_type
 from onceproof.engine.table.values import NANOS_PER_MS
 from onceproof.harness.scripts.sql.drawn_rows import FIRST_MS, RowDrawer
+from onceproof.harness.scripts.sql.drawn_values import constants_of
 from onceproof.harness.scripts.sql.sql_ends import SourceTable
 
 
@@ -84,6 +87,43 @@ def test_event_time_in_a_field_is_there_although_rows_are_null():
     assert any(row[1] is not None and row[1][0] is None for _, row in rows)
     for time, (_, left, right) in rows:
         assert (left or right)[1] == time * NANOS_PER_MS
+
+
+@pytest.mark.parametrize("kind", ["INPUT_REF", "PATTERN_INPUT_REF"])
+def test_constants_are_those_beside_columns_and_variables_of_patterns(kind):
+    column = {"kind": kind, "alpha": "A", "inputIndex": 1, "type": "INT"}
+    before = {"kind": "CALL", "internalName": "$PREV$1", "operands": [column]}
+    condition = {"operands": [before, {"kind": "LITERAL", "value": 10, "type": "INT NOT NULL"}]}
+    row = read_type(
+        {"type": "ROW", "fields": [{"name": "k", "fieldType": "INT"}, {"name": "v", "fieldType": "INT"}]}
+    )
+    scan, match = (
+        Node(1, "table-source-scan", 1, (), (), row, {}),
+        Node(2, "match", 1, (1,), (), row, condition),
+    )
+    assert constants_of(Plan("2.2", (scan, match))) == {"v": (10,)}
+
+
+def test_rows_are_out_of_order_by_less_than_the_watermark_waits_for():
+    drawer = drawer_of(3, stays_on_time=True)
+    waits = {"kind": "LITERAL", "value": "10000", "type": "INTERVAL SECOND(3) NOT NULL"}
+    watermark = {
+        "kind": "CALL",
+        "internalName": "$-$1",
+        "operands": [drawer.table.rowtime, waits],
+        "type": "TIMESTAMP_LTZ(3)",
+    }
+    table = SourceTable(drawer.table.end, drawer.table.rowtime, watermark)
+    drawer = RowDrawer(table, TableSettings({}), (10_000, 180_000, 14_400_000), {}, True)
+    behind = within = 0
+    for seed in range(40):
+        for own in drawer.splits(Random(seed)).values():
+            times = [time for time, _ in own]
+            behind += sum(time < max(times[:place]) for place, time in enumerate(times) if place)
+            within += sum(0 < after - before <= 180_000 for before, after in pairwise(times))
+            assert all(time > max(times[:place]) - 10_000 for place, time in enumerate(times) if place)
+    assert behind > 40
+    assert within > 200
 
 
 def test_values_are_often_the_constants_of_a_plan_and_next_to_them():

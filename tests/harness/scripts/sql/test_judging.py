@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,9 @@ from onceproof.harness.commands.cli import main
 from onceproof.harness.model.exit_codes import PASSED, USAGE
 from onceproof.harness.model.family import Declared
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.scripts.calm_runs import CalmRuns
 from onceproof.harness.scripts.sql import plans
+from onceproof.harness.scripts.sql.judging import BY_DUCKDB, BY_RUNS
 from onceproof.harness.scripts.sql.plans import digest_of
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
@@ -57,6 +60,34 @@ def test_difference_without_a_fault_is_said_and_no_violation(tmp_path):
     calm = sorted(family.calm_rows(records).elements(), key=repr)
     assert family.expected(records, Declared(calm)) == calm
     assert family.expected(records, Declared(calm[1:])) != calm[1:]
+
+
+def test_sink_that_records_do_not_determine_keeps_no_other_from_being_judged(monkeypatch):
+    family = load_family(str(TOTALS.with_name("meters.sql")))
+    records = family.generate(Random(3)).records
+    calm = family.calm_rows(records)
+    sinks = {row[0] for row in calm}
+    assert {"moving", "log"} <= sinks
+    other = Counter({row: count for row, count in calm.items() if row[0] != "log"})
+    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, over_time: [other])
+    without_log = [row for row in calm.elements() if row[0] != "log"]
+    assert Counter(family.expected(records, Declared(without_log))) == other
+    assert family.judged_by(records, Declared(without_log)) == f"{BY_RUNS} but for 1 table"
+    lost = next(row for row in without_log if row[0] == "moving")
+    assert lost in family.expected(records, Declared([row for row in without_log if row != lost]))
+
+
+def test_runs_that_differ_are_wrong_where_the_statements_say_one_table(monkeypatch):
+    family = load_family(str(TOTALS.with_name("revenue.sql")))
+    rows = [("ada", "1.00", f"2024-01-01T00:{minute}:00.000") for minute in (11, 22)]
+    records = {"orders.0": tuple(enumerate(rows))}
+    first, second = sorted(family.calm_rows(records))
+    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, over_time: [Counter([first])])
+    assert family.judged_by(records, Declared([second])) == BY_DUCKDB
+    assert Counter(family.expected(records, Declared([second]))) == Counter([first, second])
+    monkeypatch.setattr(family._judge, "_batch", None)
+    family._judge._answers.clear()
+    assert family.judged_by(records, Declared([second])) == "no judge: its runs without faults differ"
 
 
 def test_nothing_is_said_where_both_agree():
@@ -141,8 +172,12 @@ def test_state_with_a_time_to_live_is_noted(tmp_path):
 
     family = load_family(str(plan_with(tmp_path, expire)))
     assert any("time to live" in note for note in family.notes())
-    of_clocks = family.judged_by(family.generate(Random(2)).records, Declared(sets_clocks=True))
+    records = family.generate(Random(2)).records
+    calm = list(family.calm_rows(records).elements())
+    of_clocks = family.judged_by(records, Declared(calm, set_by_ms=3_540_000))
     assert of_clocks == "no judge: a clock was set, and state has a time to live"
+    assert family.judged_by(records, Declared(calm, set_by_ms=3_539_999)) == BY_RUNS
+    assert family.judged_by(records, Declared(calm)) == BY_RUNS
     assert not any("time to live" in note for note in load_family(str(TOTALS)).notes())
 
 

@@ -1,13 +1,20 @@
 """Rows that may be late: what a run may leave of them, and what it may not."""
 
+from collections import Counter
 from random import Random
 
 import pytest
 
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.harness.model.family import Declared
-from onceproof.harness.scripts.sql.late_rows import Mark, MaybeLate, drops_late_rows, lateness_of
-from onceproof.harness.scripts.sql.sql_family import BY_DUCKDB
+from onceproof.harness.scripts.sql.judging import BY_DUCKDB
+from onceproof.harness.scripts.sql.late_rows import (
+    NEVER_LATE,
+    Mark,
+    MaybeLate,
+    drops_late_rows,
+    lateness_of,
+)
 from tests.harness.scripts.sql.test_batch import batch_of
 from tests.harness.scripts.sql.test_sql_family import family_of
 
@@ -70,7 +77,7 @@ def test_row_ahead_of_its_split_must_count_whatever_others_read():
 def test_rows_are_drawn_behind_the_watermark_and_judged():
     family = family_of("revenue")
     drawn = [family.generate(Random(seed)).records for seed in range(40)]
-    late = [records for records in drawn if family._maybe_late(records)]
+    late = [records for records in drawn if family._judge.maybe_late(records)["revenue"]]
     assert 4 <= len(late) < 40
     for records in late:
         assert family.judged_by(records, Declared(list(family.calm_rows(records).elements()))) == BY_DUCKDB
@@ -79,21 +86,43 @@ def test_rows_are_drawn_behind_the_watermark_and_judged():
 def test_rows_without_a_node_that_drops_them_are_free():
     plan = family_of("totals").plan
     assert not drops_late_rows(plan, "payments")
-    assert lateness_of(plan, "payments", TableSettings({})) is None
+    assert set(lateness_of(plan, "payments", TableSettings({})).values()) == {NEVER_LATE}
 
 
 def test_mark_is_that_of_the_rows_before():
-    lateness = lateness_of(family_of("revenue").plan, "orders", TableSettings({}))
+    lateness = lateness_of(family_of("revenue").plan, "orders", TableSettings({}))["revenue"]
     mark = Mark(lambda row: row[0], lambda row: row[0])
-    assert mark.ends((5 * SECOND,), lateness) == ()
+    assert mark.behind((5 * SECOND,)) is None
     mark.take((-5 * SECOND,))
-    assert mark.ends((-5 * SECOND,), None) is None
-    assert mark.ends((-5 * SECOND,), lateness) == ()
+    assert mark.behind((-5 * SECOND,)) == (-5_000, -5_000)
+    assert lateness.ends(-5_000, -5_000) == []
     mark.take((600 * SECOND,))
     mark.take((1 * SECOND,))
-    assert mark.ends((5 * SECOND,), lateness) == (600_000,)
-    assert mark.ends((601 * SECOND,), lateness) == ()
-    assert mark.ends((None,), lateness) is None
+    assert lateness.ends(*mark.behind((5 * SECOND,))) == [600_000]
+    assert NEVER_LATE.ends(*mark.behind((5 * SECOND,))) == []
+    assert mark.behind((601 * SECOND,)) is None
+    assert mark.behind((None,)) is None
+
+
+def test_what_becomes_of_late_rows_is_known_by_sink():
+    lateness = lateness_of(family_of("traffic").plan, "visits", TableSettings({}))
+    unknown = {sink for sink, each in lateness.items() if each is None}
+    assert unknown == {"stays", "rushes"}
+    kinds = {sink: each.windowing.window.kind for sink, each in lateness.items() if each is not None}
+    assert kinds == {"pages": "HOP", "days": "CUMULATE", "longest": "TUMBLE", "latest": "TUMBLE"}
+
+
+def test_late_row_keeps_only_sinks_of_sessions_from_being_judged():
+    family = family_of("traffic")
+    drawn = [family.generate(Random(seed)).records for seed in range(60)]
+    behind = [each for each in drawn if family._judge.maybe_late(each)["stays"] is None]
+    assert 3 <= len(behind) < 30
+    for records in behind:
+        calm = list(family.calm_rows(records).elements())
+        assert family.judged_by(records, Declared(calm)) == f"{BY_DUCKDB} but for 2 tables"
+        for row in (next(row for row in calm if row[0] == sink) for sink in ("days", "stays")):
+            found = Counter(family.expected(records, Declared([*calm, row])))
+            assert found[row] == calm.count(row) + (row[0] == "stays")
 
 
 WINDOW = "TABLE(HOP(TABLE t, DESCRIPTOR(at), INTERVAL '10' SECOND, INTERVAL '20' SECOND))"
