@@ -77,6 +77,17 @@ def test_late_exclusive_put_replaces_nothing(store, agenda):
     assert store.files == {"chk-1/_metadata": b"of the living"}
 
 
+def test_what_a_late_put_brings_is_known_to_have_come_by_itself(store, agenda):
+    store.write("savepoint-1/_metadata", b"of the living")
+    put_late(store, 5, lambda: store.write("savepoint-1/_metadata", b"of the dead"))
+    put_late(store, 5, lambda: store.write("chk-2/a", b"2"))
+    store.write("chk-2/a", b"1")
+    store.delete("savepoint-1/_metadata")
+    assert store.undeleted == set()
+    perform_due(agenda, 5)
+    assert store.undeleted == {"savepoint-1/_metadata"}
+
+
 def test_put_that_is_given_up_fails_once_and_no_read_before_it_fails(store):
     store.fault_of = lambda what, path: Fault("fail_read", "restoring")
     with put_is_given_up(store):

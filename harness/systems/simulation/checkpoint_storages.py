@@ -136,7 +136,7 @@ class NoAnswerYet(Ending):
 class LatePutStorage(SimulatedStorage):
     """Objects by path, and the puts that have had no answer and are still to be performed."""
 
-    __slots__ = ("_agenda", "_on_the_way", "answers_with_an_error", "delay", "is_given_up")
+    __slots__ = ("_agenda", "_on_the_way", "answers_with_an_error", "delay", "is_given_up", "undeleted")
     writes_may_be_late = True
 
     def __init__(self, clock: Clock, agenda: Agenda) -> None:
@@ -149,6 +149,7 @@ class LatePutStorage(SimulatedStorage):
         self.answers_with_an_error = False
         """Whether the next put takes place, and its writer hears that it has failed."""
         self._on_the_way: list[Callable[[], object]] = []
+        self.undeleted: set[str] = set()
 
     def write(self, path: str, data: bytes) -> None:
         """Put an object. Raises NoAnswerYet, and StorageUnavailable once the writer has waited."""
@@ -196,7 +197,9 @@ class LatePutStorage(SimulatedStorage):
 
     def _perform(self, put: Callable[[], object]) -> None:
         self._on_the_way.remove(put)
+        before = set(self.files)
         put()
+        self.undeleted |= self.files.keys() - before
 
     def perform_all(self) -> None:
         """Perform what is still on its way when the job is over."""

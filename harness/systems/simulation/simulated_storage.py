@@ -48,7 +48,7 @@ class SimulatedStorage:
     writes_may_be_late = False
     """A write of a dead process that lands late is one step of the world, in which its claim is checked."""
     undeleted: Collection[str] = frozenset()
-    """The files that were deleted, and are there again since a power cut."""
+    """The files that are there again, or only then, since a power cut or a put that came late."""
 
     def __init__(self, clock: Clock) -> None:
         self.files: dict[str, bytes] = {}
