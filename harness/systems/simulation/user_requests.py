@@ -274,8 +274,8 @@ class UserRequests:
     def report_lost_files(self) -> None:
         """At rest: enter the files of savepoints that are gone, and those of claimed ones that are not.
 
-        What a storage refuses to delete of a claimed one stays, and so does what a power cut brings back, or a
-        late put of an earlier process: no later start of the job knows of it.
+        What a storage refuses to delete of a claimed one stays, and so does what a power cut brings back or
+        what a late put brings: no later start of the job knows of it.
         """
         may_stay = self._recorder.has_fired(STORAGE_FAILED)
         for checkpoint_id, metadata in self._complete.items():
