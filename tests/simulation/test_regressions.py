@@ -39,19 +39,12 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import Event
 from onceproof.harness.model.mutants import Mutant, Reached, mutant, replaced
 from onceproof.harness.model.scenario import Scenario, read_scenario
-from onceproof.harness.systems.simulation import (
-    actions,
-    checkpoint_recorder,
-    comparison_runs,
-    simulated_system,
-    user_requests,
-)
+from onceproof.harness.systems.simulation import actions, checkpoint_recorder, comparison_runs, user_requests
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.systems.simulation.checkpoint_storages import LATE_DELETE, StorageOnDisk
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 from onceproof.harness.systems.simulation.window_watch import WatchedWindows
-from onceproof.harness.systems.simulation.world import World
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
 from tests.planted.catalogue import find_mutant
@@ -367,13 +360,11 @@ def restored_jobs_never_expire(reached: Reached) -> Iterator[None]:
 
 @mutant(id="changed-input-is-submitted-again", breaks="no_error", summary="a bug of the harness")
 def changed_input_is_submitted_again(reached: Reached) -> Iterator[None]:
-    class Submitted(World):
-        def job_failed(self, cause: str) -> None:
-            reached()
-            with replaced(RunRecorder, "has_changed_input", False):
-                super().job_failed(cause)
+    def names_none(self: RunRecorder, cause: str) -> bool:
+        reached()
+        return False
 
-    with replaced(simulated_system, "World", Submitted):
+    with replaced(RunRecorder, "names_changed_input", names_none):
         yield
 
 

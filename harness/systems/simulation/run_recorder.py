@@ -34,6 +34,7 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_ABORTED,
     EXPIRY,
+    FAULT_FIRED,
     JOB_FINISHED,
     LOOK,
     READ,
@@ -418,7 +419,14 @@ class RunRecorder:
     @property
     def has_changed_input(self) -> bool:
         """Whether a fault has changed the input."""
-        return any(kind in _CHANGES_INPUT for kind, _ in self._history.statistics.coverage)
+        return self._history.has_fired(_CHANGES_INPUT)
+
+    def names_changed_input(self, cause: str) -> bool:
+        """Return whether a cause names an input that a fault has changed."""
+        return any(
+            kind == FAULT_FIRED and subject in _CHANGES_INPUT and payload["task"] in cause
+            for _, kind, subject, payload in self._history.events
+        )
 
     def message_lost(self, action: Action) -> None:
         """Record that a message will never arrive."""

@@ -439,7 +439,7 @@ class World:
         struck = [kind for _, kind, _, _ in self.history.events if kind == FAULT_FIRED]
         causes = len(struck) + self.history.statistics.stops_failed
         # Nothing has gone wrong since the last submission, or what has gone wrong stays so.
-        fails_again = causes <= self._causes or self.recorder.has_changed_input
+        fails_again = causes <= self._causes or self.recorder.names_changed_input(cause)
         if self._scenario.restarts is not msgspec.UNSET and not fails_again:
             self._causes = causes
             self._end_process()
