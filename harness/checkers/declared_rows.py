@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from msgspec.structs import replace
+
 from onceproof.harness.checkers.arrivals import Arrival, Line, arrivals_of, line_of, only
 from onceproof.harness.checkers.firings import Firings, Run
 from onceproof.harness.model.family import Declared, FamilyOptions, Records, Rows
@@ -27,13 +29,15 @@ from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
+    FAULT_FIRED,
     JOB_FINISHED,
     JOB_UPGRADED,
     Cut,
+    Event,
     History,
     Row,
 )
-from onceproof.harness.model.scenario import InputRecord, Scenario
+from onceproof.harness.model.scenario import BEHIND_RESTORE, InputRecord, Scenario
 from onceproof.harness.model.watermarks import NO_WATERMARK, Timed, strategies_of
 from onceproof.reports.notes import UNDECIDED
 
@@ -226,21 +230,50 @@ class DeclaredRows:
     def _of_run(self, declared: Rows, is_whole: bool, history: History | None) -> Declared:
         upgraded_at = self._upgraded_at(history)
         scenario = None if upgraded_at is None else self._scenario
+        restores = _restores_in(history) if is_whole and history is not None else (False, False)
         return Declared(
             declared,
             is_whole,
             self._scenario.parameters,
             self._set_by_ms,
-            *(_restores_in(history) if is_whole and history is not None else (False, False)),
+            *restores,
+            self._rested_at(history) if is_whole and history is not None else None,
             upgraded_at,
             scenario,
         )
+
+    def _rested_at(self, history: History) -> Cut | None:
+        """Return the cut of the state at which the job rested; None: it did not, or time passed elsewhere."""
+        clocks = [each for each in self._scenario.faults if FAULTS[each.kind].turns_clock]
+        if len(clocks) != 1 or replace(clocks[0], delay=0) != BEHIND_RESTORE:
+            return None
+        return _cut_of_rest(history.events)
 
     def _upgraded_at(self, history: History | None) -> Cut | None:
         """Return at which cut the new version of the job began; None: it has not."""
         # It is asked for at each checkpoint, and few scenarios upgrade the job.
         events = history.events if history is not None and self._is_upgraded else ()
         return next((payload["cut"] for _, kind, _, payload in events if kind == JOB_UPGRADED), None)
+
+
+def _cut_of_rest(events: Sequence[Event]) -> Cut | None:
+    """Return the cut of the state that had been restored when the clock was set.
+
+    None: it was not set then, or other state from before is restored later.
+    """
+    cuts: dict[Any, Cut | None] = {}
+    before: set[Any] = set()
+    restored: Any = None
+    for _, kind, subject, payload in events:
+        if kind == CHECKPOINT_COMPLETED:
+            cuts[subject] = None if payload["in_flight"] else payload["cut"]
+        elif kind == ATTEMPT_STARTED:
+            if before and payload.get("restored") != restored and payload.get("restored") in before:
+                return None
+            restored = restored if before else payload.get("restored")
+        elif kind == FAULT_FIRED and FAULTS[subject].turns_clock:
+            before = {None, *cuts}
+    return cuts.get(restored) if before else None
 
 
 def _lacks(row: Row, arrival: Arrival) -> bool:

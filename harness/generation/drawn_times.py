@@ -9,7 +9,9 @@ The rules this module lives by:
   again every millisecond fires for each of them.
 - Where a family says how long its state and its timers wait for the clock, many of these times are just as
   long, or one millisecond shorter or longer.
-- Both are drawn by chances of their own, which follow from the seed: everything else is as it is without
+- Where a family says how long its job may rest, time passes in a share of the scenarios when the job has
+  first been restored, and never else.
+- All are drawn by chances of their own, which follow from the seed: everything else is as it is without
   them. Built-in families are left as they are: recorded kills and golden hashes pin what their seeds mean.
 """
 
@@ -22,7 +24,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from onceproof.harness.model.chance import Chance, derived_seed
-from onceproof.harness.model.scenario import Fault, InputRecord, Scenario
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.scenario import BEHIND_RESTORE, Fault, InputRecord, Scenario
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -35,6 +38,8 @@ LONG_AGO_MS: Final = 946_684_800_000
 """The year 2000: event times before it count from 0, and are no dates."""
 PASSING_TIME: Final = 0.3
 """The share of the scenarios in which time passes."""
+RESTING: Final = 0.25
+"""The share of those in which the job rests behind a restore, if its family says for how long."""
 MOST_TIMES: Final = 2
 _JUST_AS_LONG: Final = 0.6
 """How many of the times that pass are those for which a job's state or timers wait."""
@@ -45,15 +50,21 @@ _LENGTHS: Final = (
 )
 
 
-def with_times(scenario: Scenario, seed: int, waits_ms: Sequence[int] = ()) -> Scenario:
+def with_times(scenario: Scenario, seed: int, waits_ms: Sequence[int] = (), rests_ms: int = 0) -> Scenario:
     """Return a drawn scenario with the date at which it starts, and the time that passes in it.
 
     Args:
         seed: the one from which the scenario was drawn.
         waits_ms: how long the job's state and timers wait.
+        rests_ms: how long it may rest when it has been restored.
     """
     start = draw_start(_chance("start of the clock", seed), scenario.records)
     passing = draw_passing_time(_chance("passing time", seed), scenario.record_count(), waits_ms)
+    rest = _chance("rest behind a restore", seed)
+    if rests_ms and rest.chance(RESTING):
+        others = [each for each in scenario.faults if not FAULTS[each.kind].turns_clock]
+        passes = replace(BEHIND_RESTORE, delay=rests_ms + rest.integer(0, 1))
+        return replace(scenario, started_ms=start, faults=(*others, passes))
     return replace(scenario, started_ms=start, faults=(*scenario.faults, *passing))
 
 

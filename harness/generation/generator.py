@@ -165,7 +165,8 @@ def generate(family: Family, seed: int, drawing: Drawing = USUAL) -> Scenario:
     if may_expire(family):
         scenario = _with_time_to_go_on(scenario)
     scenario = with_client_answers(with_settings(family, scenario, seed), seed)
-    return scenario if is_built_in(family) else with_times(scenario, seed, options_of(family).waits_ms)
+    options = options_of(family)
+    return scenario if is_built_in(family) else with_times(scenario, seed, options.waits_ms, options.rests_ms)
 
 
 def _with_time_to_go_on(scenario: Scenario) -> Scenario:

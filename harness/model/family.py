@@ -83,6 +83,9 @@ class Declared:
     """Whether the run has been restored, so that operators may have forgotten their watermarks."""
     has_in_flight: bool = False
     """Whether a checkpoint may have held records in flight, from which it was restored."""
+    rested_at: Cut | None = None
+    """What the state covers that had just been restored when the clock was set, for the only time; None: it
+    was not set then, or what was read before is read again."""
     upgraded_at: Cut | None = None
     """What the state covers from which the new version of the job began; None: it has not begun."""
     scenario: Scenario | None = None
@@ -186,6 +189,8 @@ class FamilyOptions(metaclass=_OptionsByName):
     waits_ms: Sequence[int] = ()
     """How long state lives and timers wait in processing time: the clock is set forward by these in scenarios
     in which time passes."""
+    rests_ms: int = 0
+    """For how long a job rests in some scenarios when it has been restored; 0: in none."""
     needs_steady_time: bool = False
     """Whether the oracle holds only while processing time never goes back: no wall clock is set back."""
     arrival_states: Collection[str] | Callable[[Mapping[str, Parameter]], Collection[str]] = ()
@@ -332,6 +337,7 @@ _OPTIONS: Final[_Members] = {
         lambda it: isinstance(it, Sequence) and all(type(each) is int and each > 0 for each in it),
         "numbers of milliseconds, as in (60_000,)",
     ),
+    "rests_ms": (lambda value: type(value) is int and value >= 0, "a whole number of milliseconds"),
     "needs_steady_time": (lambda value: type(value) is bool, "True or False"),
     "arrival_states": (lambda value: callable(value) or _are_names(value), _STATE_NAMES),
     "at_least_once": (lambda value: value in (None, "rows", "effects"), "'rows', 'effects' or None"),

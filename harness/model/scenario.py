@@ -112,6 +112,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """Faults of a user's own only: its name in the file of the program."""
 
 
+BEHIND_RESTORE: Final = Fault("clock_ahead", "restored", checkpoint=1)
+"""The clock is set forward when a job has first been restored from a checkpoint, before it goes on."""
+
+
 class Operation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A request to the job, made once, at a protocol point; it waits for the point as a fault does.
 

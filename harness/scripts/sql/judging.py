@@ -10,7 +10,8 @@ Rules:
   the table, and it is not judged. They do determine it where the statements have the same table over the rows
   in the opposite order, and a run without faults has it too: then the others show that the job is wrong.
 - A changelog must be sound where that of the calm run is.
-- State may be gone once more time has passed than it lives for: then nothing is judged.
+- State may be gone once more time has passed than it lives for: then nothing is judged, unless it is known
+  that all of it is gone (`expiry.py`).
 - A sink does not keep the others from being judged.
 """
 
@@ -25,8 +26,9 @@ from onceproof.harness.model.family import Declared, Records, Rows
 from onceproof.harness.model.split_names import source_of
 from onceproof.harness.scripts.calm_runs import MINUTE_MS, CalmRuns, key_of
 from onceproof.harness.scripts.sql import sink_tables
-from onceproof.harness.scripts.sql.changelog import RowCounts, is_right
+from onceproof.harness.scripts.sql.changelog import RowCounts, corrected, is_right
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, rows_left
+from onceproof.harness.scripts.sql.expiry import begun_anew, forgets_after_ms, parts_of
 from onceproof.harness.scripts.sql.late_rows import MaybeLate
 from onceproof.harness.scripts.sql.repeats import adds_up, missing_rows
 from onceproof.harness.scripts.sql.sql_ends import SinkTable
@@ -103,6 +105,8 @@ class Judge:
     def judgement(self, records: Records, declared: Declared) -> Judgement:
         """Return what a run should have committed."""
         rows = declared.rows
+        if self.may_expire(declared) and (anew := self._begun_anew(records, declared)) is not None:
+            return Judgement(self._corrected(rows, anew), BY_DUCKDB)
         if self.may_expire(declared):
             return Judgement(rows, f"{NO_JUDGE}a clock was set, and state has a time to live")
         if self.rows_at_end(records) is None:
@@ -142,15 +146,15 @@ class Judge:
             return Judgement(rows, by)
         if late and declared.has_restored and (declared.has_in_flight or not self._keeps_late(name)):
             return Judgement(rows, f"{NO_JUDGE}a restore may have let late rows in")
-        corrected = Judgement(sink_tables.corrected_in(end, own, case.calm[name]), by)
+        judged = Judgement(sink_tables.corrected_in(end, own, case.calm[name]), by)
         if by == BY_DUCKDB and self._is_free_of_order(case.records, name, late, possible):
-            return corrected
+            return judged
         right = possible if by == BY_DUCKDB else (calm,)
         over_time = declared.sets_clocks and not self._lives_ms
         variants = self._calm.variants(case.records, over_time=over_time)
         if any(sink_tables.final_tables({name: end}, run)[name] not in right for run in variants):
             return Judgement(rows, f"{NO_JUDGE}its runs without faults differ")
-        return corrected
+        return judged
 
     def _repeated(
         self, rows: Rows, changes: sink_tables.Changes, possible: Possible, of_calm: sink_tables.Tables
@@ -164,6 +168,31 @@ class Judge:
             missing: list[list[Row]] = [[*missing_rows(end.sink, changes[name], table)] for table in right]
             lacked += map(end.sink.written, sorted(missing, key=len)[0])
         return Judgement([*rows, *lacked], BY_DUCKDB if self._batch is not None else BY_RUNS)
+
+    def _begun_anew(self, records: Records, declared: Declared) -> sink_tables.Tables | None:
+        """Return the tables of a job that has forgotten all at a restore; None: that is not known."""
+        cut, forgets_ms = declared.rested_at, forgets_after_ms(self._plan)
+        are_changing = any(each.table.is_changing for each in self._drawers.values())
+        if cut is None or not 0 < forgets_ms <= declared.set_by_ms or are_changing or self._batch is None:
+            return None
+        if self._lives_ms <= MINUTE_MS or declared.has_in_flight:
+            return None
+        parts = [self.tables(each) for each in parts_of(records, cut)]
+        if not all(len(tables) == 1 for part in parts for tables in part.values()):
+            return None
+        return {
+            name: begun_anew(end.sink, *[part[name][0] for part in parts])
+            for name, end in self._sinks.items()
+        }
+
+    def _corrected(self, rows: Rows, tables: sink_tables.Tables) -> list[Row]:
+        """Return the changes that should be there for some tables."""
+        changes = sink_tables.by_sink(self._sinks, rows)
+        return [
+            row
+            for name, end in self._sinks.items()
+            for row in map(end.sink.written, corrected(end.sink, changes[name], tables[name], is_sound=True))
+        ]
 
     def _keeps_late(self, sink: str) -> bool:
         """Return whether rows of a sink that were late before a restore are late after it."""

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from onceproof.engine.extras import SQL, require
 from onceproof.engine.graph import PartitionerKind
-from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan, duration_ms
+from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.translation import translate
 from onceproof.harness.model.family import (
@@ -43,6 +43,7 @@ from onceproof.harness.scripts.sql.advice import advice
 from onceproof.harness.scripts.sql.changelog import RowCounts
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, durations_of
 from onceproof.harness.scripts.sql.drawn_values import constants_of
+from onceproof.harness.scripts.sql.expiry import forgets_after_ms, lives_ms_of
 from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
 from onceproof.harness.scripts.sql.judging import Judge
 from onceproof.harness.scripts.sql.late_rows import drops_late_rows, lateness_of
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from onceproof.harness.scripts.sql.spark_oracle import SparkStatements
 
 _SIZES: Final = (2, 3)
-_TTL: Final = "table.exec.state.ttl"
 _ZONE: Final = "table.local-time-zone"
 _COMPARED: Final = 20
 """In how many workloads the statements in batch are compared with runs without faults."""
@@ -141,6 +141,7 @@ class SqlFamily:
             declares=True,
             settles=True,
             fan_out=self._fan_out,
+            rests_ms=forgets_after_ms(self.plan),
             at_least_once="effects" if self._repeats else None,
             barriers="at_least_once" if self._repeats else "aligned" if self._has_forward_edges else None,
         )
@@ -376,13 +377,6 @@ class SqlFamily:
     def _fails_with(self, nulls: Mapping[str, Sequence[int]]) -> bool:
         """Return whether the job fails without a fault where some columns have NULLs."""
         return any(self._calm.rows(self._draw(Random(seed), nulls)) is None for seed in range(_TRIALS))
-
-
-def lives_ms_of(plan: Plan, options: Mapping[str, str]) -> list[int]:
-    """Return for how long states live that expire."""
-    states = [(node, each["index"]) for node in plan.nodes for each in node.attributes.get("state") or ()]
-    found = [duration_ms(options.get(_TTL, "0")), *[node.ttl_ms(index) for node, index in states]]
-    return [each for each in found if each > 0]
 
 
 def _said(error: Exception) -> str:

@@ -7,17 +7,24 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
+from onceproof.harness.checkers.declared_rows import DeclaredRows
 from onceproof.harness.commands.cli import main
+from onceproof.harness.generation.generator import generate
 from onceproof.harness.model.exit_codes import PASSED, USAGE
 from onceproof.harness.model.family import Declared
 from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.faults import FAULTS
+from onceproof.harness.model.history import rows_at_end
+from onceproof.harness.model.scenario import BEHIND_RESTORE
 from onceproof.harness.scripts.calm_runs import CalmRuns
 from onceproof.harness.scripts.sql import plans
 from onceproof.harness.scripts.sql.judging import BY_DUCKDB, BY_RUNS
 from onceproof.harness.scripts.sql.plans import digest_of
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
+from onceproof.harness.systems.simulation.world import World
 from onceproof.reports.notes import judged_text
 
 TOTALS = Path(__file__).parents[4] / "scenarios" / "sql" / "totals.sql"
@@ -179,6 +186,60 @@ def test_state_with_a_time_to_live_is_noted(tmp_path):
     assert family.judged_by(records, Declared(calm, set_by_ms=3_539_999)) == BY_RUNS
     assert family.judged_by(records, Declared(calm)) == BY_RUNS
     assert not any("time to live" in note for note in load_family(str(TOTALS)).notes())
+
+
+RESTED = {"set_by_ms": 3_600_000, "has_restored": True, "rested_at": {"logins.0": 2}}
+
+
+def login(kind, account, number, place):
+    return (kind, account, number, 1, place)
+
+
+@pytest.mark.parametrize(
+    ("last", "is_right"), [([1, 2], True), ([3, 4], False), ([1], False)], ids=["anew", "goes on", "lost"]
+)
+def test_job_that_rests_behind_a_restore_begins_anew(last, is_right):
+    family = load_family(str(TOTALS.with_name("logins.sql")))
+    records = {"logins.0": tuple((place, ("ada", "phone")) for place in range(4))}
+    numbers = [1, 2, *last]
+    rows = [
+        login("+U" if number > 1 else "+I", "ada", number, place) for place, number in enumerate(numbers, 1)
+    ]
+    declared = Declared(rows, **RESTED)
+    assert (Counter(family.expected(records, declared)) == Counter(rows)) is is_right
+    assert family.judged_by(records, declared) == BY_DUCKDB
+    elsewhere = Declared(rows, set_by_ms=3_600_000, has_restored=True)
+    assert family.judged_by(records, elsewhere) == "no judge: a clock was set, and state has a time to live"
+
+
+def test_rest_of_a_run_is_where_its_state_was_restored():
+    family = load_family(str(TOTALS.with_name("logins.sql")))
+    judged = Counter()
+    for seed in range(120):
+        scenario = generate(family, seed)
+        if not any(fault.point == "restored" for fault in scenario.faults):
+            continue
+        history = World(family, scenario).run()
+        rows = Counter(rows_at_end(history))
+        oracle = DeclaredRows(family, scenario, family.options)
+        by = oracle.judge(scenario.records, list(rows), history)
+        judged[by] += 1
+        assert oracle.rows(scenario.records, list(rows.elements()), history, None, True) == rows
+    assert judged[BY_DUCKDB] >= 5
+
+
+@pytest.mark.parametrize(
+    ("name", "rests_ms"), [("logins", 3_600_000), ("totals", 0), ("leaders", 0), ("revenue", 0)]
+)
+def test_job_rests_where_it_forgets_all(name, rests_ms):
+    family = load_family(str(TOTALS.with_name(f"{name}.sql")))
+    assert family.options.rests_ms == rests_ms
+    rests = [replace(BEHIND_RESTORE, delay=delay) for delay in (3_600_000, 3_600_001)]
+    faults = [generate(family, seed).faults for seed in range(30)]
+    clocks = [[each for each in own if FAULTS[each.kind].turns_clock] for own in faults]
+    resting = [own for own in clocks if any(each in rests for each in own)]
+    assert bool(resting) is (rests_ms > 0)
+    assert all(len(own) == 1 for own in resting)
 
 
 def asked_plan(tmp_path, monkeypatch):
