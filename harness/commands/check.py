@@ -18,7 +18,7 @@ from functools import partial
 import msgspec
 
 from onceproof.engine.extras import SPARK, ExtraMissing, require
-from onceproof.harness.commands.script_options import print_notes
+from onceproof.harness.commands.script_options import print_notes, print_notes_on
 from onceproof.harness.model.capabilities import Capability
 from onceproof.harness.model.exit_codes import FAILED, PASSED
 from onceproof.harness.model.family import Family, FamilyError
@@ -167,9 +167,11 @@ def warn_of_mistakes(
 
     Args:
         names: names or paths; built-in families are tested where they are made.
-        system: on another engine than this one nothing is checked.
+        system: on another engine than this one nothing is checked, and a script says what is different there.
     """
     if Capability.ENGINE not in capabilities_of(system):
+        for asked, family in zip(names, load_families(names), strict=True):
+            print_notes_on(system, asked, family)
         return
     for asked, family in zip(names, load_families(names), strict=True):
         if split_address(asked)[0] is None or is_known_sound(family):

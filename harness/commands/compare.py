@@ -13,6 +13,8 @@ import sys
 
 from onceproof.harness.commands.check import warn_of_mistakes
 from onceproof.harness.commands.run import run_and_examine
+from onceproof.harness.model.capabilities import Capability
+from onceproof.harness.model.system import capabilities_of
 from onceproof.harness.reporting.comparison import ComparedRun, build_comparison
 from onceproof.harness.reporting.comparison_summary import print_comparison
 from onceproof.harness.reporting.progress import progress_bar
@@ -37,8 +39,9 @@ def _compare(plan: ComparisonPlan) -> int:
     mistake: RunStopped | None = None
     for each in plan.runs:
         # A family is checked once, however many systems of the engine run it.
-        fresh = [name for name in each.families if name not in checked]
-        checked |= set(fresh)
+        is_engine = Capability.ENGINE in capabilities_of(each.system)
+        fresh = [name for name in each.families if not (is_engine and name in checked)]
+        checked |= set(fresh) if is_engine else set()
         warn_of_mistakes(fresh, each.system, each.seed)
         with progress_bar(each.scenarios, None) as bar:
             result, cases, mistake = run_and_examine(each, bar)

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -162,6 +163,16 @@ def upgrade_address(old: Path, address: str, is_allowed: bool) -> str:
     words = [(UPGRADES, os.path.relpath(old, path.parent)), *([(ALLOWED, "")] if is_allowed else [])]
     following = f"{said}&" if said else WORDS
     return joined_address(path, following + urlencode(words, safe="=/"))
+
+
+def print_notes_on(system: str, asked: str, family: Family) -> None:
+    """Say on stderr what is different about a script of SQL on another engine."""
+    from onceproof.harness.model.family_places import statements_of
+    from onceproof.harness.model.system import reason_against
+
+    if (script := statements_of(family)) is not None and not reason_against(system, family):
+        for note in script.notes_on(system):
+            print(f"{asked}: {note}", file=sys.stderr)
 
 
 def print_notes(asked: str, family: Family, file: TextIO) -> bool:

@@ -52,6 +52,7 @@ _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _FLOATS: Final = ("FLOAT", "DOUBLE")
 _LONGEST: Final = 2_147_483_647
 _WINDOW: Final = "onceproof_window"
+_LAST_MOMENT: Final = exp.Var(this=f"{_WINDOW}.end - INTERVAL 1 MILLISECOND")
 _START, _END, _TIME = "window_start", "window_end", "window_time"
 _MODES: Final[tuple[Mode, ...]] = ("append", "update", "complete")
 
@@ -330,7 +331,7 @@ def _group_by_window(select: exp.Select, view: WindowView, alias: str) -> bool:
     group.set("expressions", [*keys, exp.column(_WINDOW)])
     for column in [each for each in select.find_all(exp.Column) if is_part(each)]:
         if column.parent_select is select:
-            part = _part(column.name)
+            part = _part(column.name) if column.name != _TIME else _LAST_MOMENT.copy()
             is_bare = column.parent is select
             column.replace(exp.alias_(part, column.name) if is_bare else part)
     return True

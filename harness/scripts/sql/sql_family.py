@@ -34,7 +34,7 @@ from onceproof.harness.model.family import (
     Vertices,
     Workload,
 )
-from onceproof.harness.model.family_places import check_samples, said_of, script_name
+from onceproof.harness.model.family_places import QUERIES, check_samples, said_of, script_name
 from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished
@@ -50,6 +50,7 @@ from onceproof.harness.scripts.sql.late_rows import drops_late_rows, lateness_of
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.repeats import adds_up
 from onceproof.harness.scripts.sql.samples import sampled_rows
+from onceproof.harness.scripts.sql.spark_ends import SparkEnds
 from onceproof.harness.scripts.sql.sql_ends import (
     MALFORMED,
     ScriptTables,
@@ -140,6 +141,7 @@ class SqlFamily:
         return FamilyOptions(
             declares=True,
             settles=True,
+            jobs={QUERIES: _is_run_by_its_statements},
             fan_out=self._fan_out,
             rests_ms=forgets_after_ms(self.plan),
             at_least_once="effects" if self._repeats else None,
@@ -209,6 +211,25 @@ class SqlFamily:
     def may_expire(self, declared: Declared) -> bool:
         """Return whether state may be gone in a run."""
         return self._judge.may_expire(declared)
+
+    def on_spark_streams(self) -> SparkEnds:
+        """Return the ends of the job on Structured Streaming. Raises FamilyError."""
+        statements = self._planned.statements
+        if statements is None:
+            raise FamilyError(f"{self.path}: Structured Streaming runs statements, and a plan has none")
+        require("a script of SQL on Structured Streaming", SQL)
+        from onceproof.harness.scripts.sql.spark_stream import streamed_script
+
+        script = streamed_script(self.path, statements, self._all_read, self.sinks, self._reason)
+        return SparkEnds(script, self.sinks)
+
+    def notes_on(self, system: str) -> Iterator[str]:
+        """Yield what is different on another engine, one sentence each."""
+        if system == QUERIES and any(table.watermark is not None for table in self.sources.values()):
+            yield (
+                f"{system}: no row is late, as Spark's one watermark for all splits would drop rows that"
+                " Flink keeps: its delay is lengthened where that is needed"
+            )
 
     def calm_rows(self, records: Records) -> RowCounts | None:
         """Return the changes of the calm run; None if it fails."""
@@ -377,6 +398,11 @@ class SqlFamily:
     def _fails_with(self, nulls: Mapping[str, Sequence[int]]) -> bool:
         """Return whether the job fails without a fault where some columns have NULLs."""
         return any(self._calm.rows(self._draw(Random(seed), nulls)) is None for seed in range(_TRIALS))
+
+
+def _is_run_by_its_statements(records: object, io: object) -> None:
+    """Stand in for the function of a family: the driver runs the statements themselves."""
+    raise FamilyError("the query of a script is in its statements")
 
 
 def _said(error: Exception) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS, one_line
@@ -152,8 +152,10 @@ def _table(rows: DataFrame, name: str, source: StreamedSource, delay_ms: int, fa
     if not source.time:
         return rows
     rows = rows.withWatermark(source.time, f"{delay_ms} milliseconds")
-    # Above the watermark, where Spark leaves a condition on the event time.
-    return rows.where(f"`{source.time}` < timestamp_millis({far_ms}L)")
+    # Above the watermark, where Spark leaves a condition on the event time. Those of the query stay above the
+    # observation: below the watermark they would drop what closes the windows.
+    rows = rows.where(f"`{source.time}` < timestamp_millis({far_ms}L)")
+    return rows.observe(f"rows of {name}", functions.count("*").alias("rows"))
 
 
 def _query(session: SparkSession, script: StreamedScript, read: Read) -> tuple[DataFrame, Mode]:
