@@ -38,7 +38,10 @@ class TableJob:
 
     def execution_plan(self):
         """Return what Flink would run. Raises what Flink raises."""
-        return self._loaded().explain()
+        gateway = get_gateway()
+        table = gateway.jvm.org.apache.flink.table.api
+        # Python knows no method with any number of arguments: it gives an array of them.
+        return self._loaded().explain(table.ExplainFormat.TEXT, gateway.new_array(table.ExplainDetail, 0))
 
     def submit(self):
         """Submit the job, and return its id."""

@@ -65,6 +65,12 @@ class Gateway:
     def set(self, key: str, value: str) -> None:
         self.settings[key] = value
 
+    def new_array(self, kind: Any, length: int) -> list[Any]:
+        return [None] * length
+
+    def explain(self, form: Any, details: list[Any]) -> str:
+        return "the plan"
+
     def toString(self) -> str:  # noqa: N802
         return "job-1"
 
@@ -141,6 +147,11 @@ def test_client_gives_the_plan_the_tables_of_the_scenario(gateway, tmp_path):
         split: [list(value) for _, value in records] for split, records in scenario.records.items()
     }
     assert gateway.settings["table.local-time-zone"] == "UTC"
+
+
+def test_job_that_is_only_built_is_explained(gateway, tmp_path):
+    # Java has no method without the two arguments.
+    assert job_of(order_of("totals", tmp_path)[2]).execution_plan() == "the plan"
 
 
 def test_table_that_is_read_twice_has_the_earlier_of_two_positions():
