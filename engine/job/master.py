@@ -179,7 +179,10 @@ class JobMaster:
         if state is _RUNNING:
             if type(event) is TaskFinished and event.attempt == self.attempt:
                 self._finished.add(event.task)
-            if len(self._finished) == self._tasks and self._tasks and not self.coordinator.is_finalizing:
+            if self._all_have_finished:
+                # What is still being written is waited for, and fails nothing.
+                if self.coordinator.is_finalizing:
+                    return effects
                 self._enter(_FINISHED)
                 return [*effects, JobFinished(self.coordinator.stopped_with is not None)]
             too_many = _too_many_failures(effects)

@@ -20,6 +20,8 @@ from onceproof.engine.checkpoint.metadata import CheckpointMetadata, OperatorMet
 from onceproof.engine.checkpoint.shared_registry import SharedStateRegistry
 from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
+from onceproof.engine.job import master
+from onceproof.engine.job.master import JobMaster
 from onceproof.engine.messages import DECLINED_IN_BATCH, NotifyCheckpointAborted
 from onceproof.engine.runtime import job_driver, job_startup
 from onceproof.engine.runtime.job_registry import JobClaim
@@ -368,6 +370,22 @@ def changed_input_is_submitted_again(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="finished-tasks-run-again", breaks="conformance", summary="a failed checkpoint undoes the end")
+def finished_tasks_run_again(reached: Reached) -> Iterator[None]:
+    follow = JobMaster._follow
+
+    def restarts(self: JobMaster, event: Any, effects: Sequence[Any], now: int) -> Sequence[Any]:
+        followed = follow(self, event, effects, now)
+        too_many = master._too_many_failures(effects)
+        if too_many is None or followed is not effects or self.state is not master.JobState.RUNNING:
+            return followed
+        reached()
+        return [*effects, *self._end_attempt(too_many.reason, now)]
+
+    with replaced(JobMaster, "_follow", restarts):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "checkpoint_number_given_twice": earlier_windows_are_kept,
     "batch_of_an_attempt_without_checkpoints": find_mutant("attempts-name-their-output-alike"),
@@ -399,6 +417,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "listing_names_a_file_that_was_never_there": what_was_never_there_is_listed,
     "savepoint_of_a_stop_expires_behind_slow_answers": stops_never_expire,
     "window_keeps_the_lane_of_its_first_value": first_value_keeps_its_lane,
+    "checkpoint_fails_behind_the_end_of_all_tasks": finished_tasks_run_again,
     "changed_input_fails_at_each_submission": changed_input_is_submitted_again,
     "restored_job_waits_for_an_expiry": restored_jobs_never_expire,
 }
