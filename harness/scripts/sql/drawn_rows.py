@@ -209,11 +209,11 @@ class RowDrawer:
         """Return a time, one at a boundary near it, or one before it."""
         kind, number = chance.unit(), chance.integer(-1, 1)
         duration = chance.choice(self._durations) if self._durations else 10_000
-        if kind < 0.25:
+        if kind < (0.25 if self._delay_ms else 0.3):
             return time_ms - time_ms % duration + number
-        if kind < 0.45:
+        if kind < (0.45 if self._delay_ms else 0.6):
             return time_ms - int(chance.unit() * duration)
-        if kind < 0.65:
+        if self._delay_ms and kind < 0.65:
             return time_ms - int(chance.unit() * self._delay_ms)
         return time_ms
 

@@ -195,7 +195,6 @@ def restored_buckets_have_no_values(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="state lives for the thousandth part of its time",
     families=(LOGINS,),
-    unseen="where state expires, a scenario that sets clocks is not judged",
 )
 def time_to_live_is_taken_for_seconds(reached: Reached) -> Iterator[None]:
     """A group that has not been met for some seconds begins anew. Time passes without a fault, too."""
@@ -215,7 +214,6 @@ def time_to_live_is_taken_for_seconds(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="state of a node with a time to live of its own never expires",
     families=(LOGINS,),
-    unseen="where state expires, a scenario that sets clocks is not judged",
 )
 def time_to_live_of_a_node_is_ignored(reached: Reached) -> Iterator[None]:
     """A group lives on that should have begun anew."""

@@ -90,7 +90,6 @@ def deletion_of_a_restored_row_is_dropped(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="of the rows of a primary key that are alive a sink restores only the last",
     families=(STOCK,),
-    unseen="rare: a restored key must have several rows that are alive",
 )
 def sink_restores_the_last_row_only(reached: Reached) -> Iterator[None]:
     """When it goes, the row before it does not come again."""

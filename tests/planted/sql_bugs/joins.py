@@ -45,7 +45,6 @@ def join_forgets_right_rows(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="a subtask that gets a key in a rescale gets the left rows of a join only",
     families=(STOCK,),
-    unseen="rare: a key with right rows must move in a rescale, and be met again",
 )
 def moved_key_has_no_right_side(reached: Reached) -> Iterator[None]:
     """Nothing matches any more, and nothing is taken back."""

@@ -308,7 +308,6 @@ def sort_restores_one_row_of_a_time(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="MATCH_RECOGNIZE restores the rows that wait, but not the matches under way",
     families=(METERS,),
-    unseen="rare: a match must begin before a restore and end after it",
 )
 def matches_under_way_are_not_restored(reached: Reached) -> Iterator[None]:
     """A match that began before the restore does not end."""

@@ -32,7 +32,6 @@ TRAFFIC: Final = script("traffic")
     breaks="exactly_once",
     summary="the watermark of windows is not restored, so a row counts that was late before the failure",
     families=(TRAFFIC,),
-    unseen="where a restore may let late rows in, a scenario is not judged",
 )
 def windows_forget_their_watermark(reached: Reached) -> Iterator[None]:
     """A window fires again for it."""
@@ -225,7 +224,6 @@ def restored_window_ranks_one_row(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="the one row of a restored window gives way to the next that comes, whatever its time",
     families=(TRAFFIC,),
-    unseen="rare: an older row must come first to a restored window",
 )
 def restored_window_takes_the_next_row(reached: Reached) -> Iterator[None]:
     """The time that was compared is not restored."""
@@ -307,7 +305,6 @@ def early_result_is_not_restored(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="a session of GROUP BY from before a restore is merged twice into the one that covers it",
     families=(TRAFFIC,),
-    unseen="rare: a row must join two sessions, one of them restored",
 )
 def restored_session_is_merged_twice(reached: Reached) -> Iterator[None]:
     """It is there under its old name and under its new one."""
@@ -362,7 +359,6 @@ def faster_input_decides_event_time(reached: Reached) -> Iterator[None]:
     breaks="exactly_once",
     summary="a source gives out each watermark rounded up to the minute",
     families=(REVENUE,),
-    unseen="wrong without a fault as well, which a run prints and does not judge",
 )
 def watermarks_of_rows_run_ahead(reached: Reached) -> Iterator[None]:
     """Rows in order are late, with and without a fault."""
