@@ -11,6 +11,8 @@ from onceproof.engine.runtime.spark_session import SPARK_ERRORS
 
 AnyMode = TypeVar("AnyMode", bound=str)
 
+_OF_A_MODE: Final = "STREAMING_OUTPUT_MODE"
+"""In the message of an error that another output mode may mend."""
 STATE_OF_ITS_OWN: Final = ("FlatMapGroupsInPandasWithState", "TransformWithState", "FlatMapGroupsWithState")
 OUT_OF_ORDER: Final = ("Aggregate", "Deduplicate", "Join", *STATE_OF_ITS_OWN)
 """The operators whose rows may depend on the order in which records arrive."""
@@ -25,16 +27,16 @@ def accepted_mode(session: SparkSession, rows: DataFrame, modes: Sequence[AnyMod
     outputs = jvm.org.apache.spark.sql.streaming.OutputMode
     known = {"append": outputs.Append, "complete": outputs.Complete, "update": outputs.Update}
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-    first: Exception | None = None
+    errors: list[Exception] = []
     for mode in modes:
         try:
             checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), known[mode]())
         except SPARK_ERRORS as error:
-            first = first or error
+            errors.append(error)
         else:
             return mode
-    assert first is not None, "there are modes"
-    raise first
+    # What no mode mends tells more than that one of them does not fit.
+    raise next((error for error in errors if _OF_A_MODE not in str(error)), errors[0])
 
 
 def plan_of(rows: DataFrame) -> str:
