@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_each_test_of_an_attack_fails_when_its_defect_is_planted_again() -> None:
     tests = [f"tests/engine/{test}" for test in PLANTED]
-    command = ["-m", "pytest", "-v", "-rf", "-p", "tests.engine.planted_defects", "-p", "no:cacheprovider"]
+    # At -v a failed comparison shows a diff of all that it compares, which takes longer than all the tests.
+    brief = ["-v", "-rf", "--override-ini", "verbosity_assertions=0", "-p", "no:cacheprovider"]
+    command = ["-m", "pytest", *brief, "-p", "tests.engine.planted_defects"]
     ended = subprocess.run(
         [sys.executable, *command, *tests],
         capture_output=True,
