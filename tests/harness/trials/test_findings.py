@@ -21,6 +21,8 @@ from onceproof.harness.trials.runner import RunResult, run
 from onceproof.reports.headline import conclude
 
 SCENARIOS = 100
+SHRINK_RUNS = 60
+"""For each symptom: the finding is small after so many. The usual limit takes twice the time."""
 IN_A_DICT = '''
 """Word count whose function keeps its counts in a dict, which no checkpoint holds."""
 
@@ -62,7 +64,9 @@ def in_a_dict(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
 
 @pytest.fixture(scope="module")
 def findings(in_a_dict: RunResult, tmp_path_factory: pytest.TempPathFactory) -> list[FailureCase]:
-    return examine_failures(in_a_dict, RunPlan((), out=tmp_path_factory.mktemp("out")))
+    return examine_failures(
+        in_a_dict, RunPlan((), out=tmp_path_factory.mktemp("out"), shrink_runs=SHRINK_RUNS)
+    )
 
 
 def test_a_dict_in_the_place_of_state_is_one_finding(
