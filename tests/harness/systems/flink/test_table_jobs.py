@@ -6,6 +6,7 @@ import importlib.util
 import json
 import struct
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,7 +81,10 @@ def gateway(monkeypatch):
     module = ModuleType("pyflink.java_gateway")
     found = Gateway()
     module.get_gateway = lambda: found
-    monkeypatch.setitem(sys.modules, "pyflink", ModuleType("pyflink"))
+    package = ModuleType("pyflink")
+    # Whoever asks whether PyFlink is installed reads it.
+    package.__spec__ = ModuleSpec("pyflink", None)
+    monkeypatch.setitem(sys.modules, "pyflink", package)
     monkeypatch.setitem(sys.modules, "pyflink.java_gateway", module)
     return found
 
