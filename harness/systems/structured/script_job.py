@@ -172,13 +172,27 @@ def _query(session: SparkSession, script: StreamedScript, read: Read) -> tuple[D
             rows = session.sql(each.query)
             rows = rows.dropDuplicates() if each.is_distinct else rows
             accepted_mode(session, rows, each.modes)
-        modes = [mode for mode in modes if mode in each.modes]
+        # Of several aggregates Spark looks at the first one only.
+        modes = [mode for mode in modes if mode in each.modes and _fits(session, rows, mode)]
+        if not modes:
+            raise FamilyError(
+                f"{script.path}:{each.line}: Structured Streaming has one output mode for a query, and this"
+                " INSERT needs another than those before it; leave out --system"
+            )
         parts.append(_widened(script.inserts, len(parts), rows))
     whole, *others = parts
     for other in others:
         whole = whole.unionAll(other)
     with _named(script, script.inserts[-1].line):
         return whole, accepted_mode(session, whole, modes)
+
+
+def _fits(session: SparkSession, rows: DataFrame, mode: Mode) -> bool:
+    try:
+        accepted_mode(session, rows, [mode])
+    except SPARK_ERRORS:
+        return False
+    return True
 
 
 def _widened(inserts: Sequence[StreamedInsert], number: int, rows: DataFrame) -> DataFrame:

@@ -74,6 +74,13 @@ def test_what_spark_refuses_has_the_place_of_its_statement(system):
     assert "refuses it" in system.refusals([(family, scenario_of(family, 0))])["logins"]
 
 
+@pytest.mark.spark
+def test_inserts_that_need_several_output_modes_are_refused(system):
+    family = load_family(str(OWN / "two_modes.sql"))
+    with pytest.raises(FamilyError, match=r"two_modes\.sql:11: .* one output mode for a query"):
+        system.run(family, scenario_of(family, 0))
+
+
 def test_script_that_spark_has_no_words_for_is_refused_before_anything_runs(tmp_path, capsys):
     given = ["--system", "structured_streaming", "--scenarios", "1", "-n", "1", "--out", str(tmp_path)]
     assert main(["run", str(SCRIPTS / "meters.sql"), *given]) == USAGE
