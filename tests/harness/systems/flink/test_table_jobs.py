@@ -82,7 +82,7 @@ def gateway(monkeypatch):
     found = Gateway()
     module.get_gateway = lambda: found
     package = ModuleType("pyflink")
-    # Whoever asks whether PyFlink is installed reads it.
+    # A look for an installed PyFlink reads it.
     package.__spec__ = ModuleSpec("pyflink", None)
     monkeypatch.setitem(sys.modules, "pyflink", package)
     monkeypatch.setitem(sys.modules, "pyflink.java_gateway", module)
