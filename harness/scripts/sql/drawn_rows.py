@@ -9,7 +9,7 @@ Rules:
 - If a plan drops late rows, a row is ahead of the watermark of all before it in its split, and so never late.
   In half of the workloads a few rows are behind it, if it is known what becomes of them (`late_rows.py`).
 - A table that sends changes has a current row for each key: it is inserted, updated and deleted. All changes
-  of a key are in one split, in order.
+  of a key are in one split, in order. In half of the workloads a key has none behind one that may be late.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ class RowDrawer:
         self._sample = sample
         self.lateness: Mapping[str, Lateness | None] = {}
         """By sink, what becomes of late rows where some may be drawn; None: it is not known of this sink."""
+        self.mattering_to: frozenset[str] = frozenset()
+        """The sinks to which it matters that a change is late."""
         self.most_inputs = 0
         """In how many ways they may be late for a sink."""
         self._times: frozenset[Path] = frozenset()
@@ -173,6 +175,8 @@ class RowDrawer:
         found: list[list[Change]] = [[] for _ in range(count)]
         if self.table.is_changing:
             self._change(chance, rows, found)
+            if self.may_be_late and chance.chance(1 - _LATE):
+                found = [list(self._until_late(own)) for own in found]
         else:
             for row in rows:
                 chance.choice(found).append((INSERT, row))
@@ -252,6 +256,19 @@ class RowDrawer:
                 if time == FIRST_MS * NANOS_PER_MS:
                     return units
         return MILLISECONDS
+
+    def _until_late(self, changes: Sequence[Change]) -> Iterator[Change]:
+        """Yield the changes of each row up to the first that may be late."""
+        mark = self.mark()
+        ended: set[Row] = set()
+        for change in changes:
+            row = change[1]
+            identity = tuple([row[column] for column in self._key]) if self._key else row
+            if identity in ended or mark.behind(row) is not None:
+                ended.add(identity)
+            else:
+                mark.take(row)
+                yield change
 
     @cached_property
     def _delay_ms(self) -> int:

@@ -9,6 +9,8 @@ Rules:
 - Where a run differs from them and runs without faults differ among themselves, the records do not determine
   the table, and it is not judged. They do determine it where the statements have the same table over the rows
   in the opposite order, and a run without faults has it too: then the others show that the job is wrong.
+- Where a change may be late, and this matters to a sink, the order of arrival decides about its rows: runs
+  without faults may agree by chance.
 - A changelog must be sound where that of the calm run is.
 - State may be gone once more time has passed than it lives for: then nothing is judged, unless it is known
   that all of it is gone (`expiry.py`).
@@ -144,6 +146,8 @@ class Judge:
             return Judgement(rows, f"{NO_JUDGE}rows may be late")
         if by == BY_RUNS and is_right(end.sink, own, calm):
             return Judgement(rows, by)
+        if name in self._with_late_changes(case.records):
+            return Judgement(rows, f"{NO_JUDGE}changes may be late")
         if late and declared.has_restored and (declared.has_in_flight or not self._keeps_late(name)):
             return Judgement(rows, f"{NO_JUDGE}a restore may have let late rows in")
         judged = Judgement(sink_tables.corrected_in(end, own, case.calm[name]), by)
@@ -198,6 +202,19 @@ class Judge:
         """Return whether rows of a sink that were late before a restore are late after it."""
         kinds = [drawer.lateness.get(sink) for drawer in self._drawers.values()]
         return all(each.is_kept for each in kinds if each is not None)
+
+    def _with_late_changes(self, records: Records) -> set[str]:
+        """Return the sinks to which it matters that some change of a table may be late."""
+        late: set[str] = set()
+        for split, own in records.items():
+            drawer = self._drawers[source_of(split)]
+            mark = drawer.mark()
+            for _, value in own if drawer.may_be_late else ():
+                row = drawer.table.change_of(value)[1]
+                if mark.behind(row) is not None:
+                    late |= drawer.mattering_to
+                mark.take(row)
+        return late
 
     def _is_free_of_order(
         self, records: Records, name: str, late: Sequence[MaybeLate], possible: Sequence[RowCounts]

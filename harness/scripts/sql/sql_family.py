@@ -46,7 +46,7 @@ from onceproof.harness.scripts.sql.drawn_values import constants_of
 from onceproof.harness.scripts.sql.expiry import forgets_after_ms, lives_ms_of
 from onceproof.harness.scripts.sql.flink_ends import FlinkEnds
 from onceproof.harness.scripts.sql.judging import Judge
-from onceproof.harness.scripts.sql.late_rows import drops_late_rows, lateness_of
+from onceproof.harness.scripts.sql.late_rows import NEVER_LATE, drops_late_rows, lateness_of
 from onceproof.harness.scripts.sql.plans import plan_of
 from onceproof.harness.scripts.sql.repeats import adds_up
 from onceproof.harness.scripts.sql.samples import sampled_rows
@@ -274,8 +274,8 @@ class SqlFamily:
         for name, drawer in self._drawers.items():
             if drawer.may_be_late:
                 yield (
-                    f"source {name}: its changes may be late, and the plan drops late rows: a scenario is not"
-                    " judged where runs without faults differ"
+                    f"source {name}: some changes may be late, and the plan drops late rows: what they matter"
+                    " to is judged only where it is as in a run without faults"
                 )
             elif drawer.lateness:
                 unknown = [sink for sink, each in drawer.lateness.items() if each is None]
@@ -305,6 +305,9 @@ class SqlFamily:
         """Let rows be late of tables of which it is known for some sink what becomes of those."""
         late = []
         for name, drawer in self._drawers.items():
+            if drawer.may_be_late:
+                kinds = lateness_of(self.plan, name, self._settings)
+                drawer.mattering_to = frozenset([sink for sink in kinds if kinds[sink] is not NEVER_LATE])
             if self._batch is not None and self._batch.takes_late_rows and drawer.has_watermarks:
                 is_windowed = name in self._batch.windowed
                 found = {

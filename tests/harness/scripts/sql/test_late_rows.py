@@ -7,6 +7,7 @@ import pytest
 
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.harness.model.family import Declared
+from onceproof.harness.scripts.calm_runs import CalmRuns
 from onceproof.harness.scripts.sql.judging import BY_DUCKDB
 from onceproof.harness.scripts.sql.late_rows import (
     NEVER_LATE,
@@ -123,6 +124,38 @@ def test_late_row_keeps_only_sinks_of_sessions_from_being_judged():
         for row in (next(row for row in calm if row[0] == sink) for sink in ("days", "stays")):
             found = Counter(family.expected(records, Declared([*calm, row])))
             assert found[row] == calm.count(row) + (row[0] == "stays")
+
+
+def with_rates(*rates):
+    """Return an order of the first minute, and changes of the rate of its currency: kind, rate, minute."""
+    order = (1, "ant", "euro", 5, f"{MIDNIGHT}10:00.000")
+    changes = [(kind, "euro", rate, f"{MIDNIGHT}{minute:02}:00.000") for kind, rate, minute in rates]
+    return {"orders.0": ((0, order),), "parcels.0": (), "rates.0": tuple(enumerate(changes))}
+
+
+@pytest.mark.parametrize(
+    ("rates", "is_judged"),
+    [([("+I", 2, 1), ("+U", 3, 9)], True), ([("+I", 2, 9), ("+U", 3, 1)], False)],
+    ids=["in order", "late"],
+)
+def test_what_meets_a_late_change_is_not_judged(rates, is_judged, monkeypatch):
+    family, records = family_of("deliveries"), with_rates(*rates)
+    calm = list(family.calm_rows(records).elements())
+    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, over_time: [Counter(calm)])
+    (met,) = [row for row in calm if row[0] == "converted"]
+    other = [(*row[:-1], 7) if row == met else row for row in calm]
+    assert (met in family.expected(records, Declared(other))) is is_judged
+    lost = [row for row in calm if row[0] != "sent"]
+    assert Counter(family.expected(records, Declared(lost))) == Counter(calm)
+
+
+def test_changes_are_drawn_that_are_not_late():
+    family = family_of("deliveries")
+    drawn = [family.generate(Random(seed)).records for seed in range(40)]
+    long = [each for each in drawn if sum(len(own) for split, own in each.items() if "rates" in split) > 4]
+    late = [bool(family._judge._with_late_changes(each)) for each in long]
+    assert late.count(True) >= 5
+    assert late.count(False) >= 5
 
 
 WINDOW = "TABLE(HOP(TABLE t, DESCRIPTOR(at), INTERVAL '10' SECOND, INTERVAL '20' SECOND))"
