@@ -85,6 +85,7 @@ _OPERATIONS: Final[dict[str, tuple[Operation, Operation, Operation]]] = {
     "$/INT$1": (divided, float_quotient, _decimal_quotient),
 }
 """What each operator is for integers, for floats and for decimals."""
+_REMAINDERS: Final = ("$%$1", "$MOD$1")
 
 
 @strict(*_OPERATIONS)
@@ -124,7 +125,8 @@ def numeric(name: str, first: LogicalType, second: LogicalType, result: LogicalT
         return _result_of(lambda one, other: inexact(float(one), float(other)), result)
     if roots[0] in INTEGERS and roots[1] in INTEGERS:
         return _result_of(whole, result)
-    if "DOUBLE" not in roots and result.root == "FLOAT":
+    if result.root == "FLOAT" and ("DOUBLE" not in roots or name not in _REMAINDERS):
+        # The operands become numbers of the result's type first; of a remainder only if they have one type.
         # Java converts an integer to a float of 32 bits first.
         return lambda one, other: to_float32(inexact(to_float32(one), to_float32(other)))
     return _result_of(lambda one, other: inexact(float(one), float(other)), result)

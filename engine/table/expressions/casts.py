@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from onceproof.engine.table.expressions import java_strings, text_casts
+from onceproof.engine.table.expressions import java_floats, java_strings, text_casts
 from onceproof.engine.table.expressions.calendar import session_zone, toward_zero
 from onceproof.engine.table.expressions.java_strings import integer_of
 from onceproof.engine.table.expressions.registry import (
@@ -258,9 +258,9 @@ def printer(kind: LogicalType, scope: Scope) -> Callable[[Any], str]:
         case "BOOLEAN":
             return java_strings.boolean_text
         case "FLOAT":
-            return java_strings.float_text
+            return java_floats.float_text
         case "DOUBLE":
-            return java_strings.double_text
+            return java_floats.double_text
         case "DECIMAL":
             return java_strings.decimal_text
         case "DATE":

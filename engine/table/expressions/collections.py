@@ -264,16 +264,16 @@ def _entries(call: Call, scope: Scope) -> Callable[[Pairs], Pairs]:
 
 @builder("$MAP_UNION$1")
 def _map_union(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
-    """Join maps; the last value of a key counts."""
+    """Join maps; the last value of a key counts, and the keys of the last map come first."""
     maps = _elements(call, operands, [call.type] * len(operands), scope)
 
     def evaluate(row: Row) -> Pairs | None:
         found: dict[Any, Any] = {}
-        for each in maps:
+        for each in reversed(maps):
             pairs = each(row)
             if pairs is None:
                 return None
-            found.update(pairs)
+            found |= {key: value for key, value in pairs if key not in found}
         return tuple(found.items())
 
     return evaluate

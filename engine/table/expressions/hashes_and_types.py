@@ -91,7 +91,8 @@ def _unhex(call: Call, scope: Scope) -> Callable[[str], bytes | None]:
     def decode(text: str) -> bytes | None:
         if re.fullmatch(r"[0-9a-fA-F]*", text) is None:
             return None
-        return bytes.fromhex(text if len(text) % 2 == 0 else f"0{text}")
+        # Flink checks a first digit without a pair, and takes a zero for it.
+        return bytes.fromhex(text if len(text) % 2 == 0 else f"00{text[1:]}")
 
     return decode
 
@@ -108,7 +109,7 @@ def _encode(call: Call, scope: Scope) -> Callable[[str, str], bytes]:
     def encode(text: str, charset: str) -> bytes:
         name = _charset(charset, f"Unsupported encoding: {charset}")
         if name == "utf-16":
-            return b"\xfe\xff" + text.encode("utf-16-be")
+            return b"\xfe\xff" + text.encode("utf-16-be") if text else b""
         return text.encode(name, "replace")
 
     return encode

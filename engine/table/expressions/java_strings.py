@@ -6,14 +6,12 @@ positions works on ``units`` there.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
 from onceproof.engine.table.expressions.calendar import date_of
-from onceproof.engine.table.values import MS_PER_DAY, NANOS_PER_DAY, float32_text, to_float32
+from onceproof.engine.table.values import MS_PER_DAY, NANOS_PER_DAY, to_float32
 
 _FLOAT: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)", re.ASCII)
 _BLANK: Final = "".join(map(chr, range(33)))
@@ -43,36 +41,6 @@ def from_units(text: str) -> str:
 def trim(text: str) -> str:
     """Return a text without blanks and control characters at its ends."""
     return text.strip(_BLANK)
-
-
-def double_text(value: float) -> str:
-    """Return what ``Double.toString`` returns."""
-    return _float_text(value, repr)
-
-
-def float_text(value: float) -> str:
-    """Return what ``Float.toString`` returns."""
-    return _float_text(value, float32_text)
-
-
-def _float_text(value: float, shortest: Callable[[float], str]) -> str:
-    if value != value:
-        return "NaN"
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    if math.isinf(value):
-        return f"{sign}Infinity"
-    if not value:
-        return f"{sign}0.0"
-    digits_tuple, exponent = Decimal(shortest(abs(value))).normalize().as_tuple()[1:]
-    assert isinstance(exponent, int)
-    digits = "".join(map(str, digits_tuple))
-    power = len(digits) + exponent - 1
-    if -3 <= power < 7:
-        if power < 0:
-            return f"{sign}0.{'0' * (-power - 1)}{digits}"
-        whole = digits[: power + 1].ljust(power + 1, "0")
-        return f"{sign}{whole}.{digits[power + 1 :] or '0'}"
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
 
 
 def is_number(text: str) -> bool:
@@ -128,7 +96,7 @@ def date_text(days: int) -> str:
 
 def time_text(milliseconds: int, precision: int) -> str:
     """Return HH:mm:ss with a fraction without zeros at its end, but one digit at least."""
-    seconds, fraction = divmod(milliseconds % MS_PER_DAY, 1000)
+    seconds, fraction = divmod(milliseconds, 1000)
     minutes, second = divmod(seconds, 60)
     text = f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
     return f"{text}.{f'{fraction:03d}'[:precision].rstrip('0') or '0'}" if precision else text

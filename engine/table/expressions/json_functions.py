@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+from onceproof.engine.table.expressions.java_floats import double_text
 from onceproof.engine.table.expressions.java_strings import (
-    double_text,
     time_text,
     timestamp_text,
     trim,
@@ -77,10 +77,10 @@ def _is_json(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate
     test = _kind_test(call.name.removesuffix("$1").rpartition(" ")[2])
     wanted = "NOT" not in call.name
 
-    def evaluate(row: Row) -> bool | None:
+    def evaluate(row: Row) -> bool:
         text = operand(row)
         if text is None:
-            return None
+            return not wanted
         try:
             return test(parse_json(text)) is wanted
         except JsonError:

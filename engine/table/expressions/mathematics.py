@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from onceproof.engine.table.expressions import java_mathematics
 from onceproof.engine.table.expressions.arithmetic import float_quotient
-from onceproof.engine.table.expressions.java_strings import double_text, not_a_decimal
+from onceproof.engine.table.expressions.java_floats import double_text
+from onceproof.engine.table.expressions.java_strings import not_a_decimal
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call
 from onceproof.engine.table.expressions.times import round_time
@@ -205,9 +206,10 @@ def _round(call: Call, scope: Scope) -> Callable[..., Any]:
         return lambda value, digits=0: to_decimal(_at(Decimal(value), digits, rounding), precision, scale)
     if (bits := INTEGERS.get(kind.root)) is not None:
         return lambda value, digits=0: wrap(int(_at(Decimal(value), digits, rounding)), bits)
+    # A BigDecimal has no negative zero.
     if kind.root == "FLOAT":
-        return lambda value, digits=0: to_float32(float(_at(_exact(value, given), digits, rounding)))
-    return lambda value, digits=0: float(_at(_exact(value, given), digits, rounding))
+        return lambda value, digits=0: to_float32(float(_at(_exact(value, given), digits, rounding)) + 0.0)
+    return lambda value, digits=0: float(_at(_exact(value, given), digits, rounding)) + 0.0
 
 
 # ---- bits and bases

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
-from onceproof.engine.table.expressions.java_strings import double_text
+from onceproof.engine.table.expressions.java_floats import double_text
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, builder
 from onceproof.engine.table.expressions.rex import Call
 from onceproof.engine.table.types import INTEGERS

@@ -106,7 +106,7 @@ class JobHistory:
         self._listed: dict[str, list[str]] = {}
         self._writers: dict[str, str] = {}
         self._visible: dict[str, Hashable | None] = {}
-        self._nobodys: set[str] = set()
+        self._disowned: set[str] = set()
         """What processes have not ended of which no later one could know."""
         self._table: dict[Row, Row] = {}
         """By key, what a table shows, as far as was logged."""
@@ -301,8 +301,8 @@ class JobHistory:
     # The end.
 
     def disown_unfinished(self) -> None:
-        """Take what is not ended now for nobody's: no later process of the job can know of it."""
-        self._nobodys.update(name for output in self._outputs for name in output.unfinished())
+        """Let what is not ended now stay: no later process of the job can know of it."""
+        self._disowned.update(name for output in self._outputs for name in output.unfinished())
 
     def at_rest(self, checkpoints: Path, neighbour: Mapping[str, bytes] = NO_FILES) -> None:
         """Add what was left behind: transactions that were not ended, and files of checkpoints.
@@ -312,7 +312,7 @@ class JobHistory:
         """
         for output in self._outputs:
             for name in output.unfinished():
-                if name not in neighbour and name not in self._nobodys:
+                if name not in neighbour and name not in self._disowned:
                     self.run.history.leak(self.run.step, "open transaction", name)
         for name, content in neighbour.items():
             path = self._output / name

@@ -12,8 +12,9 @@ from onceproof.engine.table.expressions.bitmaps import from_bytes, to_bytes
 from onceproof.engine.table.expressions.calendar import session_zone
 from onceproof.engine.table.expressions.comparisons import order_key
 from onceproof.engine.table.expressions.date_patterns import format_new, format_old, parse_new, parse_old
+from onceproof.engine.table.expressions.java_floats import double_text, float_text
 from onceproof.engine.table.expressions.java_regex import InvalidPattern, java_pattern
-from onceproof.engine.table.expressions.java_strings import double_text, float_text, from_units, units
+from onceproof.engine.table.expressions.java_strings import from_units, units
 from onceproof.engine.table.expressions.json_path import JsonError, json_path, parse_json, print_json
 from onceproof.engine.table.expressions.printf import java_format
 from onceproof.engine.table.expressions.registry import load_functions
