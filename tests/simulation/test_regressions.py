@@ -22,7 +22,7 @@ from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink
 from onceproof.engine.elements import MIN_WATERMARK, CheckpointBarrier
 from onceproof.engine.job import master
 from onceproof.engine.job.master import JobMaster
-from onceproof.engine.messages import DECLINED_IN_BATCH, NotifyCheckpointAborted
+from onceproof.engine.messages import CHECKPOINT, DECLINED_IN_BATCH, NotifyCheckpointAborted
 from onceproof.engine.runtime import job_driver, job_startup
 from onceproof.engine.runtime.job_registry import JobClaim
 from onceproof.engine.runtime.recovery import discard_checkpoint
@@ -44,6 +44,7 @@ from onceproof.harness.model.scenario import Scenario, read_scenario
 from onceproof.harness.systems.simulation import actions, checkpoint_recorder, comparison_runs, user_requests
 from onceproof.harness.systems.simulation.checkpoint_recorder import CheckpointRecorder
 from onceproof.harness.systems.simulation.checkpoint_storages import LATE_DELETE, StorageOnDisk
+from onceproof.harness.systems.simulation.retention_watch import RetentionWatch, needed_files
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 from onceproof.harness.systems.simulation.window_watch import WatchedWindows
@@ -386,6 +387,20 @@ def finished_tasks_run_again(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="starting-point-is-a-checkpoint", breaks="no_leaks", summary="a bug of the harness")
+def starting_point_is_a_checkpoint(reached: Reached) -> Iterator[None]:
+    completed = RetentionWatch.completed
+
+    def taken(self: RetentionWatch, metadata: CheckpointMetadata) -> None:
+        completed(self, metadata)
+        if metadata.kind == CHECKPOINT and all(each is not metadata for each, _ in self._complete):
+            reached()
+            self._complete.append((metadata, needed_files(metadata)))
+
+    with replaced(RetentionWatch, "completed", taken):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "checkpoint_number_given_twice": earlier_windows_are_kept,
     "batch_of_an_attempt_without_checkpoints": find_mutant("attempts-name-their-output-alike"),
@@ -417,6 +432,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "listing_names_a_file_that_was_never_there": what_was_never_there_is_listed,
     "savepoint_of_a_stop_expires_behind_slow_answers": stops_never_expire,
     "window_keeps_the_lane_of_its_first_value": first_value_keeps_its_lane,
+    "savepoint_of_a_dying_process_is_found": starting_point_is_a_checkpoint,
     "checkpoint_fails_behind_the_end_of_all_tasks": finished_tasks_run_again,
     "changed_input_fails_at_each_submission": changed_input_is_submitted_again,
     "restored_job_waits_for_an_expiry": restored_jobs_never_expire,

@@ -57,6 +57,10 @@ class RetentionWatch:
     def completed(self, metadata: CheckpointMetadata) -> None:
         """Take note of a complete checkpoint or savepoint."""
         self._forget_before_starting_point()
+        begins_from = self._starting_point
+        if begins_from is not None and metadata.checkpoint_id <= begins_from.last_id:
+            # The savepoint from which the job begins, found by a new process, is not among its checkpoints.
+            return
         if metadata.kind == CHECKPOINT:
             self._complete.append((metadata, needed_files(metadata)))
         elif metadata.kind == SYNC_SAVEPOINT:
