@@ -21,7 +21,7 @@ The rules this module lives by:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -107,7 +107,7 @@ def failed_continuation(
     run = recorded_run(family, scenario) if recorded is None else recorded
     checkpoints, retained, _ = run
     for checkpoint, parallelisms in _drawn(scenario, checkpoints):
-        differing = (*_compared(family, scenario, checkpoint),)
+        differing = (*_compared(family, scenario, checkpoint, checkpoints),)
         for parallelism in () if checkpoint.is_overtaken else parallelisms:
             for backend in _backends(family, scenario, checkpoint):
                 restored = _restored(family, scenario, checkpoint, parallelism, backend, trace)
@@ -143,8 +143,9 @@ def _of_the_run(
 
 def state_differences(family: Family, scenario: Scenario) -> Iterator[Violation]:
     """Compare the state of each checkpoint of a scenario with that of an undisturbed run at its cut."""
-    for checkpoint in recorded_checkpoints(family, scenario):
-        yield from _compared(family, scenario, checkpoint)
+    checkpoints = recorded_checkpoints(family, scenario)
+    for checkpoint in checkpoints:
+        yield from _compared(family, scenario, checkpoint, checkpoints)
 
 
 def backend_differences(family: Family, scenario: Scenario) -> Iterator[Violation]:
@@ -219,13 +220,21 @@ def _restored(
     return FailedContinuation((*found,), history, number, recorded.cut, parallelism) if found else None
 
 
-def _compared(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) -> Iterator[Violation]:
+def _compared(
+    family: Family,
+    scenario: Scenario,
+    recorded: RecordedCheckpoint,
+    checkpoints: Sequence[RecordedCheckpoint],
+) -> Iterator[Violation]:
+    """Compare the state of one of the checkpoints of a run with that of an undisturbed run at its cut."""
     if recorded.metadata.records_in_flight or not scenario.is_exactly_once:
         # With records in flight the state lacks records before the cut; with at-least-once it has some after.
         return
     options = options_of(family)
     if options.settles or recorded.is_upgraded:
         # The new version of a job stores other types than the undisturbed old one.
+        return
+    if scenario.leaves_max_parallelism is True and _has_other_groups(scenario, checkpoints):
         return
     control = undisturbed_checkpoint(family, scenario, recorded.cut)
     if control is None:
@@ -241,6 +250,16 @@ def _compared(family: Family, scenario: Scenario, recorded: RecordedCheckpoint) 
         return
     expected = CheckpointState(*contents_of(control, ordered, without))
     yield from check_equivalence(number, recorded.cut, disturbed, expected)
+
+
+def _has_other_groups(scenario: Scenario, checkpoints: Sequence[RecordedCheckpoint]) -> bool:
+    """Return whether an operator had no state by which a process could have kept its maximum parallelism."""
+    first: dict[str, int] = {}
+    for each in checkpoints:
+        for operator in each.metadata.operators:
+            if operator.has_state:
+                first.setdefault(operator.operator_id, operator.max_parallelism)
+    return any(each != scenario.max_parallelism for each in first.values())
 
 
 def _other_backends(

@@ -48,6 +48,7 @@ from onceproof.harness.systems.simulation.retention_watch import RetentionWatch,
 from onceproof.harness.systems.simulation.run_recorder import RunRecorder
 from onceproof.harness.systems.simulation.simulated_storage import STORAGE_FAILED, SimulatedStorage
 from onceproof.harness.systems.simulation.window_watch import WatchedWindows
+from onceproof.harness.trials import checkpoint_trials
 from onceproof.harness.trials.trial import try_scenario
 from onceproof.scenarios.random_graphs._meeting_functions import TumblingByTimers, together
 from tests.planted.catalogue import find_mutant
@@ -401,6 +402,12 @@ def starting_point_is_a_checkpoint(reached: Reached) -> Iterator[None]:
         yield
 
 
+@mutant(id="other-groups-are-compared", breaks="state_equivalence", summary="a bug of the harness")
+def other_groups_are_compared(reached: Reached) -> Iterator[None]:
+    with replaced(checkpoint_trials, "_has_other_groups", lambda *arguments: bool(reached())):
+        yield
+
+
 PLANTED_AGAIN: dict[str, Mutant] = {
     "checkpoint_number_given_twice": earlier_windows_are_kept,
     "batch_of_an_attempt_without_checkpoints": find_mutant("attempts-name-their-output-alike"),
@@ -432,6 +439,7 @@ PLANTED_AGAIN: dict[str, Mutant] = {
     "listing_names_a_file_that_was_never_there": what_was_never_there_is_listed,
     "savepoint_of_a_stop_expires_behind_slow_answers": stops_never_expire,
     "window_keeps_the_lane_of_its_first_value": first_value_keeps_its_lane,
+    "restored_without_state_in_other_key_groups": other_groups_are_compared,
     "savepoint_of_a_dying_process_is_found": starting_point_is_a_checkpoint,
     "checkpoint_fails_behind_the_end_of_all_tasks": finished_tasks_run_again,
     "changed_input_fails_at_each_submission": changed_input_is_submitted_again,
