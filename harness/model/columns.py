@@ -78,6 +78,16 @@ def columns_of(schema: str) -> tuple[str, ...]:
     return tuple(column_types_of(schema))
 
 
+def shown_columns_of(family: Any) -> tuple[str, ...]:
+    """Return the names of the cells of a family's rows as a report shows them; none if they are not known.
+
+    Args:
+        family: the one whose rows they are; it may have ``shown_columns``, where it has no ``row_schema``.
+    """
+    columns: tuple[str, ...] = getattr(family, "shown_columns", ())
+    return columns or columns_of(family.row_schema)
+
+
 def column_types_of(schema: str) -> dict[str, str]:
     """Return by the names of the columns in Spark DDL their types, as they are written."""
     types, depth, start = {}, 0, 0

@@ -35,7 +35,7 @@ from onceproof.harness.explanation.descriptions import (
 )
 from onceproof.harness.explanation.visible_run import recovery_text
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.columns import shown_columns_of
 from onceproof.harness.model.exit_codes import line_of
 from onceproof.harness.model.family_places import in_spark, is_built_in, judge_of, script_of
 from onceproof.harness.model.fault_kinds import MARK, POINTS
@@ -408,7 +408,7 @@ def _one_failure(case: FailureCase) -> Failure:
         ),
         takes="" if case.takes is None else case.takes.sentence,
         decisions=() if case.takes is None else _decisions(case.takes),
-        columns=columns_of(case.family.row_schema),
+        columns=shown_columns_of(case.family),
         rows=row_differences(case.expected_rows, case.actual_rows) if case.repeated else (),
         first_divergence="" if mistake is not None and mistake.title else explanation.first_divergence,
         story=tuple(explanation.story),

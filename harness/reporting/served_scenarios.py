@@ -23,7 +23,7 @@ from onceproof.harness.checkers.oracle import PythonOracle
 from onceproof.harness.checkers.outcome import Outcome
 from onceproof.harness.explanation import descriptions as wording
 from onceproof.harness.explanation.shown_lines import shown_lines
-from onceproof.harness.model.columns import columns_of
+from onceproof.harness.model.columns import shown_columns_of
 from onceproof.harness.model.family import Family
 from onceproof.harness.model.family_places import family_names, load_family
 from onceproof.harness.model.history import rows_at_end
@@ -114,7 +114,7 @@ class ScenarioReplays:
                 for split, records in scenario.records.items()
                 for offset, (timestamp, value) in enumerate(records)
             ),
-            columns=columns_of(family.row_schema),
+            columns=shown_columns_of(family),
             rows=row_differences(expected, actual, equal_limit=len(actual)),
             story=tuple(explanation.story),
             lines=tuple(shown_lines(shown, trial.verdict.violations, whole=True)),

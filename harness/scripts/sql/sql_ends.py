@@ -102,6 +102,12 @@ class SinkTable:
         self.sink = Sink(end.name, tag, end.primary_key if is_by_key else None, is_numbered)
         self._encoders = [_cell_encoder(kind) for kind in end.type.types]
 
+    @property
+    def shown_columns(self) -> tuple[str, ...]:
+        """The names of the cells of a change."""
+        number = ("number of the change",) if self.sink.is_numbered else ()
+        return ("kind", *self.end.type.names, *number)
+
     def cells(self, row: Iterable[Any]) -> tuple[Any, ...]:
         """Return the values of a row as plain data."""
         return tuple([encode(value) for encode, value in zip(self._encoders, row, strict=True)])

@@ -165,6 +165,12 @@ class SqlFamily:
         """Return who says what a run should leave."""
         return self._judge.judgement(records, declared).by
 
+    @property
+    def shown_columns(self) -> tuple[str, ...]:
+        """The names of the cells of a row; none where sinks have different ones."""
+        first, *others = self.sinks.values()
+        return () if others or first.sink.tag is not None else first.shown_columns
+
     @cached_property
     def in_spark(self) -> SparkStatements:
         """What a campaign's judgement in Spark SQL needs."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from onceproof.harness.checkers.declared_rows import DeclaredRows
 from onceproof.harness.commands.cli import main
 from onceproof.harness.generation.generator import generate
+from onceproof.harness.model.columns import shown_columns_of
 from onceproof.harness.model.exit_codes import PASSED, USAGE
 from onceproof.harness.model.family import Declared
 from onceproof.harness.model.family_places import load_family
@@ -271,3 +272,11 @@ def test_counts_of_judges_name_the_reasons():
     assert judged_text(notes, 8) == "judged by DuckDB in 5 of 8 scenarios, not judged in 3 (b in 2; a in 1)"
     assert judged_text({"judged by no judge: a": 8}, 8) == "not judged in 8 (a in 8)"
     assert judged_text({"undecided: c": 9}, 8) == ""
+
+
+def test_rows_of_a_report_have_the_columns_of_their_sink():
+    shown = shown_columns_of(load_family(str(TOTALS)))
+    assert shown[0] == "kind"
+    assert shown[1:] == (*load_family(str(TOTALS)).sinks["totals"].end.type.names, "number of the change")
+    assert shown_columns_of(load_family("word_count")) == ("word", "count")
+    assert shown_columns_of(load_family(str(TOTALS.with_name("meters.sql")))) == ()
