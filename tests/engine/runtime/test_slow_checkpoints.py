@@ -18,6 +18,7 @@ from onceproof.engine.runtime.job_result import JobExecutionFailed
 from onceproof.engine.runtime.job_warnings import Delay, Stage, slowest_of
 from onceproof.engine.runtime.spark.driver import SparkExecution
 from onceproof.engine.runtime.storage import LocalCheckpointStorage
+from tests.patience import PATIENCE_SECONDS
 
 UPSTREAMS = {
     TaskId(0, 0): (),
@@ -53,6 +54,18 @@ class Nothing(SinkFunction):
         pass
 
 
+def waited_for(where, caplog, folder, **more):
+    """Run a job until the log says of a checkpoint what the pattern says; return these messages.
+
+    Where the machine is busy, every checkpoint of a run may wait for something else.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    said = []
+    while not said and time.monotonic() < deadline:
+        said = [each for each in waited(caplog, folder, **more) if re.search(where, each)]
+    return said
+
+
 def waited(caplog, folder, **more):
     """Run a job whose first checkpoints expire; return what the log says of them."""
     options = {
@@ -73,9 +86,8 @@ def waited(caplog, folder, **more):
 
 
 def test_barrier_that_waits_behind_records_is_named_with_its_subtask(caplog, tmp_path):
-    said = waited(caplog, tmp_path)
     where = "waited longest for slow -> out-0: the barrier waits for what it has not yet processed"
-    said = [each for each in said if where in each]
+    said = waited_for(where, caplog, tmp_path)
     assert said
     for option in ("timeout", "tolerable-failed-checkpoints", "unaligned.enabled"):
         assert f"execution.checkpointing.{option}" in said[0]
@@ -83,9 +95,8 @@ def test_barrier_that_waits_behind_records_is_named_with_its_subtask(caplog, tmp
 
 
 def test_worker_says_what_its_slowest_subtask_waited_for(caplog, tmp_path):
-    said = waited(caplog, tmp_path, **{"execution.local.workers": 2, "parallelism.default": 2})
     where = r"waited longest for (slow -> out|numbers)-\d: (the barrier waits|its source has not)"
-    assert [each for each in said if re.search(where, each)], said
+    assert waited_for(where, caplog, tmp_path, **{"execution.local.workers": 2, "parallelism.default": 2})
 
 
 def test_checkpoint_that_expires_on_spark_waited_for_its_epoch(caplog):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import gc
+import fcntl
 import os
 import resource
 import signal
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -158,11 +159,16 @@ def test_database_without_a_file_is_an_error_of_one_line(settings: StateBackendS
 def test_too_many_open_files_are_no_damage_of_a_database(settings: StateBackendSettings) -> None:
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     Database.fresh(settings).close()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 1, usual[1]))
-    try:
+    gc.collect()
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, usual)
+        most = max(map(int, os.listdir("/proc/self/fd"))) + 1
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, usual[1]))
+        with suppress(OSError):
+            # Numbers below the largest may be free.
+            while True:
+                stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         with pytest.raises(OSError, match="Too many open files") as refused:
             Database.fresh(settings)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     assert refused.value.errno == errno.EMFILE
     Database.fresh(settings).close()
