@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import gc
 import fcntl
+import gc
 import os
 import resource
 import signal
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -160,15 +160,20 @@ def test_too_many_open_files_are_no_damage_of_a_database(settings: StateBackendS
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     Database.fresh(settings).close()
     gc.collect()
-    with ExitStack() as stack:
-        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, usual)
-        most = max(map(int, os.listdir("/proc/self/fd"))) + 1
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, usual[1]))
+    taken: list[int] = []
+    try:
+        # Numbers below the largest may be free; one of all stays so.
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, usual[1]))
         with suppress(OSError):
-            # Numbers below the largest may be free.
             while True:
-                stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        os.close(taken.pop())
         with pytest.raises(OSError, match="Too many open files") as refused:
             Database.fresh(settings)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+        for each in taken:
+            os.close(each)
     assert refused.value.errno == errno.EMFILE
     Database.fresh(settings).close()
