@@ -24,7 +24,7 @@ from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.outcome import Outcome, to_line
 from onceproof.harness.model.family import Declared, Family, FamilyError, Records, options_of
 from onceproof.harness.model.family_places import in_spark
-from onceproof.harness.model.history import JOB_FINISHED, History, Row, rows_at_end
+from onceproof.harness.model.history import History, Row, rows_at_end
 from onceproof.harness.model.scenario import Parameter, Scenario
 
 _PARAMETERS: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
@@ -97,8 +97,7 @@ class TriedScenario:
     @classmethod
     def of(cls, number: int, scenario: Scenario, outcome: Outcome, history: History) -> TriedScenario:
         """Return the trial of a run; its committed rows are those that are visible at the end."""
-        finished = any(event[1] == JOB_FINISHED for event in history.events)
-        return cls(number, scenario, outcome, rows_at_end(history), finished)
+        return cls(number, scenario, outcome, rows_at_end(history), history.has_finished)
 
     def for_query(self, family: Family) -> TriedScenario:
         """Return the trial as a query judges it.

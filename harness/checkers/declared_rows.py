@@ -30,7 +30,6 @@ from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
     FAULT_FIRED,
-    JOB_FINISHED,
     JOB_UPGRADED,
     Cut,
     Event,
@@ -110,7 +109,7 @@ class DeclaredRows:
             counted,
             line,
             arrivals,
-            is_whole and any(event[1] == JOB_FINISHED for event in history.events),
+            is_whole and history.has_finished,
             _in_flight(history, checkpoint),
         )
         try:

@@ -32,7 +32,6 @@ from onceproof.harness.checkers.tolerance import near_misses
 from onceproof.harness.model.history import (
     ATTEMPT_STARTED,
     CHECKPOINT_COMPLETED,
-    JOB_FINISHED,
     ROWS_FOUND,
     ROWS_WRITTEN,
     TRANSACTION_VISIBLE,
@@ -60,7 +59,7 @@ class ExactlyOnce:
         """Return one violation for each anomaly that occurs; none for at-least-once scenarios."""
         if not scenario.is_exactly_once:
             return ()
-        if oracle.table_keys and not _has_finished(history):
+        if oracle.table_keys and not history.has_finished:
             # Before the end a table shows intermediate rows of its keys, which consistent_cut judges.
             return ()
         visible = rows_at_end(history)
@@ -74,7 +73,7 @@ class ExactlyOnce:
         if near is not None:
             history = near.history
             actual = _counted(rows_at_end(history), expected, history, oracle)
-        finished = _has_finished(history)
+        finished = history.has_finished
         found = [
             row_violation(self.property, anomaly, rows, expected, actual, history)
             for anomaly, rows in classify_rows(expected, actual, finished)
@@ -114,10 +113,6 @@ def _answered_again(name: str, answers: Answers, history: History) -> list[Viola
                     }
                     return [Violation(name, ANSWERED_AGAIN, f"transaction {subject}, step {step}", witness)]
     return []
-
-
-def _has_finished(history: History) -> bool:
-    return any(event[1] == JOB_FINISHED for event in history.events)
 
 
 def _counted(visible: Sequence[Row], expected: RowCounts, history: History, oracle: Oracle) -> RowCounts:

@@ -39,9 +39,10 @@ def _compare(plan: ComparisonPlan) -> int:
     mistake: RunStopped | None = None
     for each in plan.runs:
         # A family is checked once, however many systems of the engine run it.
-        is_engine = Capability.ENGINE in capabilities_of(each.system)
-        fresh = [name for name in each.families if not (is_engine and name in checked)]
-        checked |= set(fresh) if is_engine else set()
+        fresh = each.families
+        if Capability.ENGINE in capabilities_of(each.system):
+            fresh = tuple([name for name in each.families if name not in checked])
+            checked.update(fresh)
         warn_of_mistakes(fresh, each.system, each.seed)
         with progress_bar(each.scenarios, None) as bar:
             result, cases, mistake = run_and_examine(each, bar)

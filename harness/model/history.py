@@ -194,6 +194,12 @@ class History:
     record: RunRecord | None = None
     """What a run of a real system leaves for its reader."""
 
+    @property
+    def has_finished(self) -> bool:
+        """Whether the job has finished."""
+        # It is among the last events of a run.
+        return any(kind == JOB_FINISHED for _, kind, _, _ in reversed(self.events))
+
     def has_fired(self, kinds: Set[str]) -> bool:
         """Return whether a fault of one of these kinds has struck."""
         return any(kind in kinds for kind, _ in self.statistics.coverage)

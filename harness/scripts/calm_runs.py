@@ -26,7 +26,6 @@ from onceproof.harness.model.family import Family, Records
 from onceproof.harness.model.history import (
     ERROR,
     JOB_FAILED,
-    JOB_FINISHED,
     TASK_FAILED,
     History,
     Row,
@@ -186,7 +185,7 @@ def rows_of(family: Family, scenario: Scenario) -> RowCounts | None:
 
 def has_finished(history: History) -> bool:
     """Return whether a run ended in its first attempt."""
-    return history.statistics.attempts == 1 and any(event[1] == JOB_FINISHED for event in history.events)
+    return history.statistics.attempts == 1 and history.has_finished
 
 
 def error_in(history: History) -> str:

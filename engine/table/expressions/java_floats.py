@@ -15,6 +15,8 @@ import math
 from struct import Struct
 from typing import Final
 
+from onceproof.engine.table.values import to_float32
+
 _DOUBLE: Final = Struct("<d")
 _DOUBLE_BITS: Final = Struct("<q")
 _FLOAT: Final = Struct("<f")
@@ -30,49 +32,38 @@ _PLAIN_POWERS: Final = range(-3, 7)
 
 def double_text(value: float) -> str:
     """Return a float of 64 bits as Java has it (Double.toString)."""
-    if not value or value - value != 0:
-        return _special_text(value)
     (bits,) = _DOUBLE_BITS.unpack(_DOUBLE.pack(abs(value)))
-    power, fraction = bits >> _FRACTION_BITS, bits & (_HIDDEN - 1)
-    if power:
-        return _text(value, power - 1023, fraction | _HIDDEN, _FRACTION_BITS + 1)
-    size = fraction.bit_length()
-    return _text(value, size - 1075, fraction << (_FRACTION_BITS + 1 - size), size)
+    return _text(value, bits, _FRACTION_BITS, 1023)
 
 
 def float_text(value: float) -> str:
     """Return a float of 32 bits as Java has it (Float.toString); another one is rounded to the next."""
-    try:
-        packed = _FLOAT.pack(abs(value))
-    except OverflowError:
-        return _special_text(math.copysign(math.inf, value))
-    (bits,) = _FLOAT_BITS.unpack(packed)
-    power, fraction = bits >> 23, bits & 0x7FFFFF
-    if power == 0xFF or not bits:
-        return _special_text(value if power else math.copysign(0.0, value))
-    if power:
-        return _text(value, power - 127, (fraction | 1 << 23) << 29, 24)
-    size = fraction.bit_length()
-    return _text(value, size - 150, fraction << (_FRACTION_BITS + 1 - size), size)
+    rounded = to_float32(value)
+    (bits,) = _FLOAT_BITS.unpack(_FLOAT.pack(abs(rounded)))
+    return _text(rounded, bits, 23, 127)
 
 
-def _special_text(value: float) -> str:
-    if value != value:
-        return "NaN"
-    return f"{'-' if math.copysign(1.0, value) < 0 else ''}{'Infinity' if value else '0.0'}"
-
-
-def _text(value: float, power: int, fraction: int, significant_bits: int) -> str:
+def _text(value: float, bits: int, fraction_bits: int, bias: int) -> str:
     """Return a float as text.
 
     Args:
-        value: the float; its sign counts.
-        power: the power of two of its first bit.
-        fraction: its bits, the first of them at place 52.
-        significant_bits: how many of these its type holds.
+        value: the float.
+        bits: those of its amount.
+        fraction_bits: how many of these are its fraction.
+        bias: what its exponent is greater by.
     """
-    digits, exponent = _digits(power, fraction, significant_bits)
-    sign = "-" if value < 0 else ""
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if value != value:
+        return "NaN"
+    if not value or value - value:
+        return f"{sign}{'Infinity' if value else '0.0'}"
+    power, fraction = bits >> fraction_bits, bits & ((1 << fraction_bits) - 1)
+    if power:
+        fraction |= 1 << fraction_bits
+    size = fraction.bit_length()
+    # One below the normal ones has fewer bits.
+    power = power - bias if power else size - bias - fraction_bits
+    digits, exponent = _digits(power, fraction << (_FRACTION_BITS + 1 - size), size)
     if exponent in _PLAIN_POWERS:
         if exponent < 0:
             return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
@@ -82,7 +73,13 @@ def _text(value: float, power: int, fraction: int, significant_bits: int) -> str
 
 
 def _digits(power: int, fraction: int, significant_bits: int) -> tuple[str, int]:
-    """Return the digits of a float, and the power of ten of the first (FloatingDecimal.dtoa)."""
+    """Return the digits of a float, and the power of ten of the first (FloatingDecimal.dtoa).
+
+    Args:
+        power: the power of two of its first bit.
+        fraction: its bits, the first of them at place 52.
+        significant_bits: how many of these it has.
+    """
     zeros = (fraction & -fraction).bit_length() - 1
     size = _FRACTION_BITS + 1 - zeros
     behind_point = max(0, size - power - 1)

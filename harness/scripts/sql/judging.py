@@ -107,10 +107,11 @@ class Judge:
     def judgement(self, records: Records, declared: Declared) -> Judgement:
         """Return what a run should have committed."""
         rows = declared.rows
-        if self.may_expire(declared) and (anew := self._begun_anew(records, declared)) is not None:
-            return Judgement(self._corrected(rows, anew), BY_DUCKDB)
         if self.may_expire(declared):
-            return Judgement(rows, f"{NO_JUDGE}a clock was set, and state has a time to live")
+            anew = self._begun_anew(records, declared)
+            if anew is None:
+                return Judgement(rows, f"{NO_JUDGE}a clock was set, and state has a time to live")
+            return Judgement(self._corrected(rows, anew), BY_DUCKDB)
         if self.rows_at_end(records) is None:
             return Judgement(rows, f"{NO_JUDGE}no table has its changes")
         possible, changes = self.tables(records), sink_tables.by_sink(self._sinks, rows)

@@ -30,6 +30,7 @@ from onceproof.harness.scripts.sql.sql_ends import SinkTable, SourceTable
 from onceproof.harness.scripts.sql.statements import CREATE_TABLE, CREATE_VIEW, Statement, Statements
 from onceproof.harness.scripts.sql.windows import Untranslatable, WindowView, microseconds, split_at_commas
 from onceproof.harness.systems.structured.streamed_script import (
+    MODES,
     Mode,
     StreamedInsert,
     StreamedScript,
@@ -54,7 +55,6 @@ _LONGEST: Final = 2_147_483_647
 _WINDOW: Final = "onceproof_window"
 _LAST_MOMENT: Final = exp.Var(this=f"{_WINDOW}.end - INTERVAL 1 MILLISECOND")
 _START, _END, _TIME = "window_start", "window_end", "window_time"
-_MODES: Final[tuple[Mode, ...]] = ("append", "update", "complete")
 
 
 def streamed_script(
@@ -101,7 +101,7 @@ class _Statements:
         self._windows = 0
         self._aggregating: set[str] = set()
         """The views that have aggregates."""
-        self._modes: tuple[Mode, ...] = _MODES
+        self._modes: tuple[Mode, ...] = MODES
 
     def take(self, statement: Statement) -> None:
         text = statement.text.strip()
@@ -177,7 +177,7 @@ class _Statements:
             return ("append",)
         tops = list(_tops(tree))
         is_whole = all(any(each is top for top in tops) for each in found) and not tree.find(exp.Having)
-        return _MODES if is_whole else ("append", "complete")
+        return MODES if is_whole else ("append", "complete")
 
     def _aggregates(self, tree: exp.Expr) -> list[exp.Expr]:
         """Return the SELECTs that group or make one row of all, and the views that do."""

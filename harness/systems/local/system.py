@@ -43,7 +43,7 @@ from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints
 from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, FaultKind
 from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import JOB_FINISHED, History
+from onceproof.harness.model.history import History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable
@@ -310,8 +310,7 @@ class LocalRun(JobRun):
         assert isinstance(builder, JobHistory), "it runs jobs of the engine"
         builder.run.waiting = ClockState.all_hit(len(self.spec.faults))
         history = builder.run.history
-        has_finished = any(event[1] == JOB_FINISHED for event in history.events)
-        if history.has_fired(_LOST_FOLDERS) and not has_finished:
+        if history.has_fired(_LOST_FOLDERS) and not history.has_finished:
             # Where it writes, a process before it has written: every second one writes elsewhere.
             self._number += self._number % 2
             ending = self.next_process(builder)
@@ -319,7 +318,7 @@ class LocalRun(JobRun):
         for folder in builder.savepoints:
             for damage in damages_in(folder, self._reading(folder)):
                 builder.run.left_behind(SAVEPOINT_FILE, f"{folder}: {damage}")
-        if not has_finished or not history.has_fired(_STORAGE_FAULTS):
+        if not history.has_finished or not history.has_fired(_STORAGE_FAULTS):
             return
         ending = self.next_process(builder)
         if all(event["kind"] != event_log.JOB_FINISHED for event in ending.events):

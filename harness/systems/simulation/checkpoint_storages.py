@@ -55,7 +55,7 @@ ROOT: Final = "/simulated-disk"
 class StorageOnDisk(SimulatedStorage):
     """Files in the folder of a disk with a volatile cache."""
 
-    __slots__ = ("_disk", "_power_cuts", "_seed", "_storage", "undeleted")
+    __slots__ = ("_disk", "_power_cuts", "_seed", "_storage")
 
     def __init__(self, seed: int, clock: Clock) -> None:
         self.fault_of = no_fault
@@ -65,7 +65,7 @@ class StorageOnDisk(SimulatedStorage):
         self._storage = LocalCheckpointStorage(ROOT, calls=self._disk)
         self._seed = seed
         self._power_cuts = 0
-        self.undeleted: set[str] = set()
+        self.undeleted = set()
 
     @property
     def files(self) -> dict[str, bytes]:  # type: ignore[override]
@@ -136,7 +136,7 @@ class NoAnswerYet(Ending):
 class LatePutStorage(SimulatedStorage):
     """Objects by path, and the puts that have had no answer and are still to be performed."""
 
-    __slots__ = ("_agenda", "_on_the_way", "answers_with_an_error", "delay", "is_given_up", "undeleted")
+    __slots__ = ("_agenda", "_on_the_way", "answers_with_an_error", "delay", "is_given_up")
     writes_may_be_late = True
 
     def __init__(self, clock: Clock, agenda: Agenda) -> None:
@@ -149,7 +149,6 @@ class LatePutStorage(SimulatedStorage):
         self.answers_with_an_error = False
         """Whether the next put takes place, and its writer hears that it has failed."""
         self._on_the_way: list[Callable[[], object]] = []
-        self.undeleted: set[str] = set()
 
     def write(self, path: str, data: bytes) -> None:
         """Put an object. Raises NoAnswerYet, and StorageUnavailable once the writer has waited."""

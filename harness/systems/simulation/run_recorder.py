@@ -35,7 +35,6 @@ from onceproof.harness.model.history import (
     CHECKPOINT_ABORTED,
     EXPIRY,
     FAULT_FIRED,
-    JOB_FINISHED,
     LOOK,
     READ,
     TIMER,
@@ -218,7 +217,7 @@ class RunRecorder:
 
     def input_read(self) -> None:
         """Record how far each split of a finished job was read, as the log of the input has seen it."""
-        if not any(event[1] == JOB_FINISHED for event in reversed(self._history.events)):
+        if not self._history.has_finished:
             return
         self._history.input_read(self._clock.step, self._log.read_up_to, self._records_read())
 

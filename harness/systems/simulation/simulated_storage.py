@@ -12,7 +12,7 @@ The rules this module lives by:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -43,15 +43,15 @@ class SimulatedStorage:
     ``fault_of`` is asked with what is about to be done, and the path, which fault strikes the call.
     """
 
-    __slots__ = ("_clock", "_listed_until", "fault_of", "files")
+    __slots__ = ("_clock", "_listed_until", "fault_of", "files", "undeleted")
     is_in_place = True
     writes_may_be_late = False
     """A write of a dead process that lands late is one step of the world, in which its claim is checked."""
-    undeleted: Collection[str] = frozenset()
-    """The files that are there again, or only then, since a power cut or a put that came late."""
 
     def __init__(self, clock: Clock) -> None:
         self.files: dict[str, bytes] = {}
+        self.undeleted: set[str] = set()
+        """The files that are there again, or only then, since a power cut or a put that came late."""
         self.fault_of: Callable[[Target, str], Fault | None] = no_fault
         self._clock = clock
         self._listed_until: dict[str, int] = {}

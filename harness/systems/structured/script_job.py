@@ -29,11 +29,11 @@ from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.split_names import source_of
 from onceproof.harness.systems.process.fault_board import FaultBoard
 from onceproof.harness.systems.process.job_specification import Spec, read_records
-from onceproof.harness.systems.structured.queries.event_times import FAR_MS, FIRST_MS, MOST_CLOSING_RECORDS
+from onceproof.harness.systems.structured.queries.event_times import FAR_MS, FIRST_MS
 from onceproof.harness.systems.structured.queries.output_modes import (
     accepted_mode,
+    closing_count,
     plan_of,
-    stateful_operators,
 )
 from onceproof.harness.systems.structured.queries.query_answer import Look
 from onceproof.harness.systems.structured.sinks import publish, published_before, storing
@@ -48,6 +48,7 @@ from onceproof.harness.systems.structured.source import (
     next_offset,
 )
 from onceproof.harness.systems.structured.streamed_script import (
+    MODES,
     Mode,
     ScriptEnds,
     StreamedInsert,
@@ -92,11 +93,7 @@ def start_script(
 
     with _as_flink(session):
         rows, mode = _query(session, script, read)
-        count = (
-            min(1 + max(1, stateful_operators(plan_of(rows))), MOST_CLOSING_RECORDS)
-            if mode == "append"
-            else 0
-        )
+        count = closing_count(plan_of(rows)) if mode == "append" else 0
         closing = {
             name: [(far_ms, (None,) * len(source.cells))] * (count if source.time else 0)
             for name, source in script.sources.items()
@@ -166,7 +163,7 @@ def _query(session: SparkSession, script: StreamedScript, read: Read) -> tuple[D
         with _named(script, view.line):
             session.sql(view.query).createOrReplaceTempView(f"`{view.name}`")
     parts: list[DataFrame] = []
-    modes: Sequence[Mode] = ("append", "update", "complete")
+    modes: Sequence[Mode] = MODES
     for each in script.inserts:
         with _named(script, each.line):
             rows = session.sql(each.query)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -11,6 +11,8 @@ from onceproof.harness.model.family import Rows
 from onceproof.harness.model.history import Row
 
 Mode: TypeAlias = Literal["append", "update", "complete"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+"""All output modes, in the order in which they are tried."""
 
 
 class StreamedSource(Struct, frozen=True):

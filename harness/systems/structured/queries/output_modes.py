@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 
 from onceproof.engine.runtime.spark_session import SPARK_ERRORS
+from onceproof.harness.systems.structured.queries.event_times import MOST_CLOSING_RECORDS
 
 AnyMode = TypeVar("AnyMode", bound=str)
 
@@ -44,6 +45,6 @@ def plan_of(rows: DataFrame) -> str:
     return str(rows._jdf.queryExecution().analyzed().toString())
 
 
-def stateful_operators(plan: str) -> int:
-    """Return how many operators of a plan keep state."""
-    return sum([plan.count(each) for each in OUT_OF_ORDER])
+def closing_count(plan: str) -> int:
+    """Return how many records close what a plan keeps open: one more than it has operators with state."""
+    return min(1 + max(1, sum([plan.count(each) for each in OUT_OF_ORDER])), MOST_CLOSING_RECORDS)

@@ -46,7 +46,6 @@ from onceproof.harness.systems.structured.kills import query_board
 from onceproof.harness.systems.structured.output import batch_ends, rows_in, visible_rows
 from onceproof.harness.systems.structured.queries.event_times import (
     FAR_MS,
-    MOST_CLOSING_RECORDS,
     closing_records,
     late_among,
     own_records,
@@ -56,8 +55,8 @@ from onceproof.harness.systems.structured.queries.output_modes import (
     OUT_OF_ORDER,
     STATE_OF_ITS_OWN,
     accepted_mode,
+    closing_count,
     plan_of,
-    stateful_operators,
 )
 from onceproof.harness.systems.structured.queries.query_answer import (
     LOOKED_SUFFIX,
@@ -126,8 +125,7 @@ class QueryRun:
         names: list[str] = []
         found = self._query.find(read, self._home)
         self._plan = plan_of(found.rows)
-        stateful = stateful_operators(self._plan)
-        count = min(1 + max(1, stateful), MOST_CLOSING_RECORDS) if "EventTimeWatermark" in self._plan else 0
+        count = closing_count(self._plan) if "EventTimeWatermark" in self._plan else 0
         self._closing = {name: closing_records(own_records(self._records, name), count) for name in names}
         closing_file = Path(self._spec.records).with_name(CLOSING_FILE)
         closing_file.write_bytes(msgspec.json.encode(self._closing))
