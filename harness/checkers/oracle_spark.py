@@ -277,10 +277,11 @@ class SparkOracle:
             raise FamilyError(f"oracle_sql of family {trials.family.name}: {one_line(error)}") from None
 
 
-# Python's verdict of a scenario as a number, because Spark finds the maximum of numbers without sorting.
-_FINISHED, _DIFFERS, _JUDGED, _UNFIT = 1, 2, 4, 8
+# Python's verdict of a scenario as a number, because Spark finds the maximum of numbers without sorting. It is
+# never 0, by which the rows are known that are neither a verdict nor a difference.
+_FINISHED, _DIFFERS, _JUDGED, _UNFIT, _READ = 1, 2, 4, 8, 16
 _VERDICT_OF_TRIAL: Final = (
-    f"if(finished, {_FINISHED}, 0) + if(rows_differ, {_DIFFERS}, 0)"
+    f"{_READ} + if(finished, {_FINISHED}, 0) + if(rows_differ, {_DIFFERS}, 0)"
     f" + if(rows_differ IS NULL, 0, {_JUDGED}) + if(size(unfit) > 0, {_UNFIT}, 0)"
 )
 _DIFFERING: Final = f"""

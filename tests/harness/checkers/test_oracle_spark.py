@@ -145,9 +145,17 @@ Parameters = Mapping[int, Mapping[str, Parameter]]
 
 
 def evidence_of(
-    spark: SparkSession, family: Family, cases: Sequence[Case], parameters: Parameters | None = None
+    spark: SparkSession,
+    family: Family,
+    cases: Sequence[Case],
+    parameters: Parameters | None = None,
+    **ended: bool,
 ) -> FamilyTrials:
-    """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart."""
+    """Bring cases the way of a campaign: through an Arrow batch whose lists Spark takes apart.
+
+    Args:
+        ended: how all of them ended; by default they have finished.
+    """
     import pyarrow as pa
 
     from onceproof.harness.campaign.trial_tables import TrialTables
@@ -156,7 +164,11 @@ def evidence_of(
     tables = TrialTables(family.name, *arrow_schemas_of(family))
     trials = [
         TriedScenario(
-            number, scenario_of(records, (parameters or {}).get(number, {})), OUTCOME, rows, finished=True
+            number,
+            scenario_of(records, (parameters or {}).get(number, {})),
+            OUTCOME,
+            rows,
+            **{"finished": True} | ended,
         )
         for number, records, rows in cases
     ]
@@ -379,6 +391,13 @@ def test_scenarios_without_records_or_rows_are_judged(spark: SparkSession) -> No
     ]
     found = differences(spark, evidence_of(spark, a_family(), cases))
     assert [(each.scenario, each.missing, each.surplus) for each in found] == [(1, 0, 1), (2, 1, 0)]
+
+
+def test_a_scenario_that_was_neither_judged_nor_finished_is_read(spark: SparkSession) -> None:
+    evidence = evidence_of(
+        spark, a_family(), [(0, {"one": [(0, (1, "a"))]}, [])], finished=False, is_judged=False
+    )
+    assert differences(spark, evidence) == []
 
 
 def test_columns_may_have_any_name(spark: SparkSession) -> None:
