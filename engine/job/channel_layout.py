@@ -40,6 +40,8 @@ class Layout(Struct, frozen=True):
 
     inputs: Mapping[TaskId, Inputs]
     upstreams: Mapping[TaskId, tuple[TaskId, ...]]
+    filled: Mapping[Filler, tuple[tuple[TaskId, int], ...]]
+    """The channels that a filler fills, each as its receiver and its number there, by receiver."""
 
 
 def layout_of(graph: JobGraph) -> Layout:
@@ -66,6 +68,7 @@ def layout_of(graph: JobGraph) -> Layout:
 def _layout(shape: Shape) -> Layout:
     inputs: dict[TaskId, Inputs] = {}
     upstreams: dict[TaskId, tuple[TaskId, ...]] = {}
+    filled: dict[Filler, list[tuple[TaskId, int]]] = {}
     for vertex, (parallelism, edges) in enumerate(shape):
         for subtask in range(parallelism):
             channels = [
@@ -78,7 +81,9 @@ def _layout(shape: Shape) -> Layout:
                 tuple([number for number, _ in channels]), tuple([filler for _, filler in channels])
             )
             upstreams[task] = tuple([sender for _, (sender, _) in channels])
-    return Layout(inputs, upstreams)
+            for channel, (_, filler) in enumerate(channels):
+                filled.setdefault(filler, []).append((task, channel))
+    return Layout(inputs, upstreams, {filler: tuple(channels) for filler, channels in filled.items()})
 
 
 def senders_of(kind: PartitionerKind, sources: int, targets: int, target: int) -> range:

@@ -149,7 +149,9 @@ class SubtaskRun:
             steps = self.live(deque(sorted(arrived, key=_IN_ORDER)))
             for _ in steps if meter is None else meter.timed(steps):
                 for route in self._routes:
-                    yield from route.parcels()
+                    # Most are empty: there are as many as receivers, and a look for every buffer.
+                    if route.queue:
+                        yield from route.parcels()
         except EpochIsOver:
             raise
         except UpstreamFailed:
@@ -363,15 +365,11 @@ class SubtaskRun:
 
     def _make_routes(self) -> list[Route]:
         """Return the output channels of this subtask, by output edge, then by receiving subtask."""
-        deployment = self.deployment
-        layout, places = deployment.layout, deployment.stages.places
+        filled, places = self.deployment.layout.filled, self.deployment.stages.places
         self._routes = [
             Route(edge.output_index, places[target], channel)
             for edge in self.vertex.outputs
-            for target in layout.inputs
-            if target.vertex == edge.target
-            for channel, filler in enumerate(layout.inputs[target].fillers)
-            if filler == (self.task_id, edge.output_index)
+            for target, channel in filled[self.task_id, edge.output_index]
         ]
         return self._routes
 
