@@ -277,8 +277,8 @@ class SparkOracle:
             raise FamilyError(f"oracle_sql of family {trials.family.name}: {one_line(error)}") from None
 
 
-# Python's verdict of a scenario as a number, because Spark finds the maximum of numbers without sorting. It is
-# never 0, by which the rows are known that are neither a verdict nor a difference.
+# Python's verdict of a scenario as a number, because Spark finds the maximum of numbers without sorting. It
+# is never 0: rows with 0 and without a difference are left out.
 _FINISHED, _DIFFERS, _JUDGED, _UNFIT, _READ = 1, 2, 4, 8, 16
 _VERDICT_OF_TRIAL: Final = (
     f"{_READ} + if(finished, {_FINISHED}, 0) + if(rows_differ, {_DIFFERS}, 0)"

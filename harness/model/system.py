@@ -192,8 +192,15 @@ def reason_against(name: str, family: Family) -> str:
     """
     if isinstance(family, ProgramFamily):
         return "" if name == PROGRAMS else f"a program runs on the system {PROGRAMS}"
-    reason: str = _class_of(name).refusal(family)
+    system = _class_of(name)
+    reason: str = system.refusal(family) or refusal_of_upgrades(system.capabilities, family)
     return reason
+
+
+def refusal_of_upgrades(capabilities: Container[Capability], family: Family) -> str:
+    """Return why a system would run the old version of a job only; "" if it runs both."""
+    upgrades = options_of(family).upgraded is not None and Capability.UPGRADE not in capabilities
+    return "it does not upgrade jobs" if upgrades else ""
 
 
 def refusal_of_servers(family: Family) -> str:

@@ -29,11 +29,19 @@ from msgspec.structs import replace
 
 from onceproof.harness.checkers.outcome import from_line
 from onceproof.harness.model.capabilities import Capability
-from onceproof.harness.model.family import Family, FamilyError, options_of
+from onceproof.harness.model.family import Family, FamilyError
 from onceproof.harness.model.family_places import load_family, turns_of
 from onceproof.harness.model.program_measures import Measured
 from onceproof.harness.model.seeds import WHOLE, Share
-from onceproof.harness.model.system import Closable, Controlled, NeedsPrograms, System, find_system, let_go
+from onceproof.harness.model.system import (
+    Closable,
+    Controlled,
+    NeedsPrograms,
+    System,
+    find_system,
+    let_go,
+    refusal_of_upgrades,
+)
 from onceproof.harness.trials.control_runs import learned
 from onceproof.harness.trials.family_turns import Met, TurnsUntilExhausted
 from onceproof.harness.trials.output_files import OutcomeFile, OutputUnwritable, open_output
@@ -196,7 +204,7 @@ def _control_runs(families: Sequence[Family], system: System, is_alone: bool) ->
 def refuse_upgrades(families: Sequence[Family], system: System) -> None:
     """Raise FamilyError where the system would run the old version of a job only."""
     for family in families:
-        if options_of(family).upgraded is not None and Capability.UPGRADE not in system.capabilities:
+        if refusal_of_upgrades(system.capabilities, family):
             raise FamilyError(f"{family.name}: {system.name} does not upgrade jobs: leave out --system")
 
 

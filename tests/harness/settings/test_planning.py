@@ -9,8 +9,10 @@ import pytest
 from onceproof.harness.checkers.known_failures import KnownSignature
 from onceproof.harness.model.family import options_of
 from onceproof.harness.model.family_places import family_names, load_family
+from onceproof.harness.model.system import find_system
 from onceproof.harness.settings.planning import CAMPAIGN, RUN, RunOptions, plan_run
 from onceproof.harness.settings.project_settings import Settings
+from onceproof.harness.trials.runner import load_families, refuse_upgrades
 
 SETTINGS = Settings(
     families=("page_views",),
@@ -40,20 +42,27 @@ def test_default_plan_runs_all_families_for_1000_scenarios() -> None:
     assert wanted.known == ()
 
 
-@pytest.mark.parametrize("system", ["simulated", "local"])
-def test_systems_with_the_engine_and_servers_run_all_built_in_families(system: str) -> None:
-    wanted = plan_run(Settings(), RUN, RunOptions(system=system))
+def test_simulation_runs_all_built_in_families() -> None:
+    wanted = plan_run(Settings(), RUN, RunOptions(system="simulated"))
     assert wanted.families == tuple(family_names())
     assert (wanted.refused, wanted.takes_all) == ((), True)
+
+
+def test_local_runs_all_built_in_families_but_those_that_are_upgraded() -> None:
+    wanted = plan_run(Settings(), RUN, RunOptions(system="local"))
+    upgraded = [name for name in family_names() if options_of(load_family(name)).upgraded is not None]
+    assert wanted.refused == tuple((name, "it does not upgrade jobs") for name in upgraded) != ()
+    assert sorted((*wanted.families, *upgraded)) == family_names()
+    refuse_upgrades(load_families(wanted.families), find_system("local"))
 
 
 @pytest.mark.parametrize("system", ["spark", "relay"])
 def test_systems_without_servers_leave_out_the_families_that_need_one(system: str) -> None:
     wanted = plan_run(Settings(), RUN, RunOptions(system=system))
-    needing = [name for name in family_names() if options_of(load_family(name)).servers]
-    assert tuple(name for name, _ in wanted.refused) == tuple(needing) != ()
-    assert all("the family needs" in reason for _, reason in wanted.refused)
-    assert sorted((*wanted.families, *needing)) == family_names()
+    needing = {name for name in family_names() if options_of(load_family(name)).servers}
+    refused = {name for name, reason in wanted.refused if "the family needs" in reason}
+    assert refused == needing != set()
+    assert sorted((*wanted.families, *dict(wanted.refused))) == family_names()
 
 
 def test_structured_streaming_runs_only_families_with_a_query() -> None:
