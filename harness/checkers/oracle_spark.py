@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final, cast
 from uuid import uuid4
@@ -238,34 +238,33 @@ class SparkOracle:
             for each in families
             for table in (each.inputs, each.outputs)
         ]
-        with _views(self.session, partitioned) as views:
+        with ExitStack() as stack:
+            views = stack.enter_context(_views(self.session, partitioned))
+            # What is analysed is not analysed again. In one text all families would go through as many rounds
+            # of all rules as the one that needs the most.
             queries = [
-                _query(place, each.family, tasks, *views[2 * place : 2 * place + 2])
+                self._analysed(each, _query(place, each.family, tasks, *views[2 * place : 2 * place + 2]))
                 for place, each in enumerate(families)
             ]
-            try:
-                # One SQL text: a chain of union() calls would be analysed again at each call.
-                all_queries = " UNION ALL ".join(f"SELECT * FROM ({query})" for query in queries)
-                # Spark sends the plan of all families to every task, so there are no more tasks than cores.
-                return (
-                    self.session.sql(all_queries)
-                    .coalesce(self.session.sparkContext.defaultParallelism)
-                    .groupBy("place")
-                    .agg(
-                        sql.expr("count(*) AS scenarios"),
-                        sql.expr(f"count_if(verdict & {_JUDGED} > 0) AS compared"),
-                        sql.expr(f"collect_list({_DIFFERING}) AS differing"),
-                    )
+            # One SQL text: a chain of union() calls would be analysed again at each call.
+            tables = stack.enter_context(_views(self.session, queries))
+            all_queries = " UNION ALL ".join(f"SELECT * FROM {table}" for table in tables)
+            # Spark sends the plan of all families to every task, so there are no more tasks than cores.
+            return (
+                self.session.sql(all_queries)
+                .coalesce(self.session.sparkContext.defaultParallelism)
+                .groupBy("place")
+                .agg(
+                    sql.expr("count(*) AS scenarios"),
+                    sql.expr(f"count_if(verdict & {_JUDGED} > 0) AS compared"),
+                    sql.expr(f"collect_list({_DIFFERING}) AS differing"),
                 )
-            except SPARK_ERRORS:
-                for each, query in zip(families, queries, strict=True):
-                    self._check(each, query)
-                raise
+            )
 
-    def _check(self, trials: FamilyTrials, query: str) -> None:
-        """Raise FamilyError if the query of one family fails by itself."""
+    def _analysed(self, trials: FamilyTrials, query: str) -> DataFrame:
+        """Return the query that judges a family. Raises FamilyError where its own query is wrong."""
         try:
-            self.session.sql(query)
+            return self.session.sql(query)
         except SPARK_ERRORS as error:
             # The family's own query, without ours around it, gives a clearer message.
             self.expected(
