@@ -47,11 +47,21 @@ def _rotate(value: int, bits: int) -> int:
 
 def murmur_words(data: bytes) -> int:
     """Return the hash of words of four bytes (Flink: MurmurHashUtil.hashBytesByWords), unsigned."""
+    return _murmur(struct.unpack(f"<{len(data) // 4}I", data), len(data))
+
+
+def murmur_bytes(data: bytes) -> int:
+    """Return the hash of bytes (Flink: MurmurHashUtil.hashBytes); those behind the words are signed."""
+    words, rest = len(data) // 4, len(data) % 4
+    return _murmur(struct.unpack(f"<{words}I{rest}b", data), len(data))
+
+
+def _murmur(words: Sequence[int], length: int) -> int:
     code = _SEED
-    for (word,) in struct.iter_unpack("<I", data):
+    for word in words:
         mixed = _rotate(word * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
         code = (_rotate(code ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
-    code ^= len(data)
+    code ^= length
     code = (code ^ code >> 16) * 0x85EBCA6B & _MASK
     code = (code ^ code >> 13) * 0xC2B2AE35 & _MASK
     return code ^ code >> 16

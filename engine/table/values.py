@@ -62,6 +62,7 @@ NANOS_PER_SECOND: Final = 1_000_000_000
 NANOS_PER_DAY: Final = 86_400 * NANOS_PER_SECOND
 MS_PER_DAY: Final = 86_400_000
 _EPOCH: Final = date(1970, 1, 1).toordinal()
+_DAYS_PER_CYCLE: Final = 146_097
 
 DECIMALS: Final = Context(prec=120, rounding=ROUND_HALF_UP)
 """For every operation on decimals: exact enough that only the result type rounds, half up as Flink."""
@@ -157,7 +158,11 @@ def row_decoder(kind: LogicalType) -> Codec:
 
 
 def _days_of(text: str) -> int:
-    return date.fromisoformat(text).toordinal() - _EPOCH
+    """Return the days of an ISO date; years that Python does not know repeat after 400 of them."""
+    year, month, day = text.rsplit("-", 2)
+    cycles, of_cycle = divmod(int(year), 400)
+    ordinal = date(of_cycle + 400, int(month), int(day)).toordinal()
+    return ordinal - _EPOCH + (cycles - 1) * _DAYS_PER_CYCLE
 
 
 def _time_of(text: str) -> int:

@@ -91,7 +91,7 @@ _REMAINDERS: Final = ("$%$1", "$MOD$1")
 @strict(*_OPERATIONS)
 def _arithmetic(call: Call, scope: Scope) -> Operation:
     if len(call.operands) == 1:
-        return _result_of(operator.neg, call.type)
+        return _negation(call.type)
     first, second = (operand.type for operand in call.operands)
     if first.root in NUMBERS and second.root in NUMBERS:
         return numeric(call.name, first, second, call.type)
@@ -100,7 +100,14 @@ def _arithmetic(call: Call, scope: Scope) -> Operation:
 
 @strict("$-/1$1", "$MINUS_PREFIX$1")
 def _negative(call: Call, scope: Scope) -> Callable[..., Any]:
-    return _result_of(operator.neg, call.type)
+    return _negation(call.type)
+
+
+def _negation(kind: LogicalType) -> Callable[..., Any]:
+    if kind.root == "DECIMAL":
+        # Unlike the operator, exact whatever the context of the thread is.
+        return lambda value: value.copy_negate() if value else value
+    return _result_of(operator.neg, kind)
 
 
 @strict("$+/1$1")

@@ -366,10 +366,12 @@ def _as_date(given: LogicalType, wanted: LogicalType, scope: Scope) -> Convert:
 
 @cast(tuple(TIMESTAMPS), ("TIME",))
 def _as_time(given: LogicalType, wanted: LogicalType, scope: Scope) -> Convert:
+    """Cut the time toward zero: before 1970 that of a TIMESTAMP is negative."""
+    unit: int = 10 ** max(3 - wanted.precision, 0)
     if given.root == "TIMESTAMP":
-        return _time_of_timestamp
+        return lambda value: toward_zero(_time_of_timestamp(value), unit) * unit
     zone = session_zone(scope.zone)
-    return lambda value: zone.to_local(value) % NANOS_PER_DAY // NANOS_PER_MS
+    return lambda value: zone.to_local(value) % NANOS_PER_DAY // NANOS_PER_MS // unit * unit
 
 
 @cast(("DATE",), tuple(TIMESTAMPS))
@@ -390,7 +392,10 @@ def _from_time(given: LogicalType, wanted: LogicalType, scope: Scope) -> Convert
 
 @cast(("TIME",), ("TIME",))
 def _times(given: LogicalType, wanted: LogicalType, scope: Scope) -> Convert:
-    return lambda value: value
+    if given.precision <= wanted.precision:
+        return lambda value: value
+    unit: int = 10 ** max(3 - wanted.precision, 0)
+    return lambda value: toward_zero(value, unit) * unit
 
 
 # ---- what holds other values

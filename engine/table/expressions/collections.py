@@ -1,6 +1,6 @@
 """Arrays, maps and rows: constructors, access and functions (Flink: functions.scalar of table.runtime).
 
-Arrays count from 1. A map is a tuple of pairs whose keys occur once; ``with_key`` keeps the last value.
+Arrays count from 1. A map is a tuple of pairs; only MAP_FROM_ARRAYS makes one in which a key occurs twice.
 """
 
 from __future__ import annotations
@@ -273,7 +273,8 @@ def _map_union(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evalua
             pairs = each(row)
             if pairs is None:
                 return None
-            found |= {key: value for key, value in pairs if key not in found}
+            for key, value in pairs:
+                found.setdefault(key, value)
         return tuple(found.items())
 
     return evaluate
@@ -289,6 +290,7 @@ def _map_from_arrays(call: Call, scope: Scope) -> Callable[[Values, Values], Pai
                 f"{len(keys)} is not equal to the length of the values array {len(values)}",
                 "org.apache.flink.util.FlinkRuntimeException",
             )
-        return tuple(dict(zip(keys, values, strict=True)).items())
+        # Flink keeps both arrays as they are, so that a key may occur twice.
+        return tuple(zip(keys, values, strict=True))
 
     return join

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from onceproof.engine.table.expressions.calendar import Zone, date_of, days_of, last_day
+from onceproof.engine.table.expressions.calendar import (
+    Zone,
+    date_of,
+    days_of,
+    historic_days_of,
+    julian_date_of,
+    last_day,
+)
 from onceproof.engine.table.expressions.registry import FunctionFailed
 from onceproof.engine.table.values import NANOS_PER_DAY, NANOS_PER_MS, NANOS_PER_SECOND
 
@@ -90,7 +97,7 @@ def format_new(nanos: int, pattern: str) -> str:
 def format_old(utc_ms: int, pattern: str, zone: Zone) -> str:
     """Print a moment in a zone with a pattern of SimpleDateFormat."""
     days, rest = divmod(zone.local_ms(utc_ms), 86_400_000)
-    moment = Moment(*date_of(days), days, rest * NANOS_PER_MS, zone, utc_ms)
+    moment = Moment(*julian_date_of(days), days, rest * NANOS_PER_MS, zone, utc_ms)
     return "".join([_printed(moment, token, False) for token in tokens_of(pattern, False)])
 
 
@@ -166,8 +173,9 @@ def _hour(moment: Moment) -> int:
 def _week(moment: Moment, of_java: bool) -> tuple[int, int]:
     """Return year and week of the locale US: weeks begin on Sunday, the first holds January 1."""
     sunday = moment.days - (moment.days + 4) % 7
-    year = moment.year + (days_of(moment.year + 1, 1, 1) < sunday + 7)
-    first = days_of(year, 1, 1)
+    count = historic_days_of if of_java else days_of
+    year = moment.year + (count(moment.year + 1, 1, 1) < sunday + 7)
+    first = count(year, 1, 1)
     return year, (sunday - (first - (first + 4) % 7)) // 7 + 1
 
 
@@ -180,7 +188,7 @@ _NUMBERS: Final[dict[str, Callable[[Moment, bool], int]]] = {
     "M": lambda moment, new: moment.month,
     "L": lambda moment, new: moment.month,
     "d": lambda moment, new: moment.day,
-    "D": lambda moment, new: moment.days - days_of(moment.year, 1, 1) + 1,
+    "D": lambda moment, new: moment.days - (days_of if new else historic_days_of)(moment.year, 1, 1) + 1,
     "w": lambda moment, new: _week(moment, not new)[1],
     "W": _week_of_month,
     "F": lambda moment, new: (moment.day - 1) % 7 + 1 if new else (moment.day - 1) // 7 + 1,
@@ -364,9 +372,9 @@ def parse_old(text: str, pattern: str, zone: Zone) -> int | None:
     if digits[1] <= 2 and re.fullmatch(r"\d\d", digits[0]):
         year += 2000 if year < 50 else 1900
     month_year, month = divmod(_month(fields) - 1, 12)
-    days = days_of(year + month_year, month + 1, 1) + _number(fields, "d", 1) - 1
+    days = historic_days_of(year + month_year, month + 1, _number(fields, "d", 1))
     if "D" in fields and "M" not in fields:
-        days = days_of(year, 1, 1) + int(fields["D"][0]) - 1
+        days = historic_days_of(year, 1, 1) + int(fields["D"][0]) - 1
     seconds = ((_clock_hour(fields) or 0) * 60 + _number(fields, "m", 0)) * 60 + _number(fields, "s", 0)
     local_ms = days * 86_400_000 + seconds * 1000 + _number(fields, "S", 0)
     for letter in "zZX":

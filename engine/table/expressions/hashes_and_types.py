@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from onceproof.engine.elements import MIN_WATERMARK
 from onceproof.engine.java_hashes import hash_bool, hash_decimal, hash_double, hash_float, hash_long
+from onceproof.engine.table.expressions.java_strings import java_hash
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
     FunctionFailed,
@@ -126,13 +127,6 @@ def _uuid(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
     return lambda row: str(uuid.UUID(int=source.getrandbits(128), version=4))
 
 
-def _java_hash(text: str) -> int:
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
-        value = (31 * value + unit) & 0xFFFF_FFFF
-    return value - (1 << 32) if value >> 31 else value
-
-
 _HASH_CODES: Final[dict[str, Callable[[Any], int]]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "DATE", "TIME"), int),
     "BIGINT": hash_long,
@@ -151,7 +145,7 @@ def _hash_code(call: Call, scope: Scope) -> Callable[[Any], int]:
         return _HASH_CODES[root]
     if root not in TEXTS:
         raise UnsupportedPlan(f"function $HASH_CODE$1 of {root}")
-    return lambda text: abs(_java_hash(text))
+    return lambda text: abs(java_hash(text))
 
 
 @strict("$INET_ATON$1")

@@ -7,6 +7,7 @@ positions works on ``units`` there.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
 
@@ -36,6 +37,32 @@ def from_units(text: str) -> str:
         return text
     data = b"".join([ord(each).to_bytes(2, "little") for each in text])
     return data.decode("utf-16-le", "replace").replace("\ufffd", "?")
+
+
+def java_hash(text: str) -> int:
+    """Return ``String.hashCode``."""
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
+        value = (31 * value + unit) & 0xFFFF_FFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def in_hash_map(keys: Iterable[str], expected: int) -> list[str]:
+    """Return keys, each once and in order of insertion, in the order of a java.util.HashMap.
+
+    Args:
+        keys: the keys.
+        expected: of how many keys Flink makes the map.
+    """
+    places = 1
+    while places * 3 < expected * 4 or places <= expected <= 2:
+        places *= 2
+
+    def place(key: str) -> int:
+        code = java_hash(key) & 0xFFFF_FFFF
+        return (code ^ code >> 16) % places
+
+    return sorted(keys, key=place)
 
 
 def trim(text: str) -> str:
@@ -91,11 +118,20 @@ def decimal_text(value: Decimal) -> str:
 def date_text(days: int) -> str:
     """Return yyyy-MM-dd; of years beyond four digits the last four."""
     year, month, day = date_of(days)
+    if year < 0:
+        # Java's remainders are negative, and no digits: they are added to the zero as others are.
+        digits = "".join([chr(ord("0") - -year // power % 10) for power in (1000, 100, 10, 1)])
+        return f"{digits}-{month:02d}-{day:02d}"
     return f"{year % 10000:04d}-{month:02d}-{day:02d}"
 
 
 def time_text(milliseconds: int, precision: int) -> str:
-    """Return HH:mm:ss with a fraction without zeros at its end, but one digit at least."""
+    """Return HH:mm:ss with a fraction without zeros at its end, but one digit at least.
+
+    A negative time, which a cast of a moment before 1970 gives, counts from the end of the day.
+    """
+    if milliseconds < 0:
+        milliseconds %= MS_PER_DAY
     seconds, fraction = divmod(milliseconds, 1000)
     minutes, second = divmod(seconds, 60)
     text = f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}"
@@ -103,12 +139,22 @@ def time_text(milliseconds: int, precision: int) -> str:
 
 
 def timestamp_text(nanos: int, precision: int) -> str:
-    """Return a timestamp with at least so many digits of fraction, and all that are not zero."""
+    """Return a timestamp with so many digits of fraction."""
     days, rest = divmod(nanos, NANOS_PER_DAY)
     seconds, fraction = divmod(rest, 1_000_000_000)
     text = f"{date_text(days)} {time_text(seconds * 1000, 0)}"
-    digits = f"{fraction:09d}".rstrip("0").ljust(precision, "0")
+    digits = f"{fraction:09d}"[:precision]
     return f"{text}.{digits}" if digits else text
+
+
+def moment_text(nanos: int) -> str:
+    """Return what ``LocalDateTime.toString`` returns: no seconds if they are zero, groups of three digits."""
+    whole, _, fraction = timestamp_text(nanos, 9).replace(" ", "T").partition(".")
+    while fraction.endswith("000"):
+        fraction = fraction[:-3]
+    if fraction:
+        return f"{whole}.{fraction}"
+    return whole.removesuffix(":00") if nanos % 60_000_000_000 == 0 else whole
 
 
 def months_text(months: int) -> str:

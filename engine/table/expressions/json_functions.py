@@ -108,21 +108,22 @@ def _json_exists(call: Call, scope: Scope) -> Callable[..., bool | None]:
     return exists
 
 
-def _behavior(call: Call, operands: Sequence[Evaluate], mode: str) -> tuple[str, Evaluate | None]:
-    """Return what ON EMPTY or ON ERROR says: NULL, ERROR or DEFAULT with its value."""
-    for at, operand in enumerate(call.operands):
-        if isinstance(operand, Symbol) and operand.value == mode:
-            before = call.operands[at - 1]
-            if isinstance(before, Symbol) and before.value in ("NULL", "ERROR"):
-                return before.value, None
-            return "DEFAULT", operands[at - 1]
-    return "NULL", None
+def _behaviors(call: Call, operands: Sequence[Evaluate]) -> dict[str, tuple[str, Evaluate | None]]:
+    """Return what ON EMPTY and ON ERROR say: NULL, ERROR or DEFAULT with its value."""
+    found: dict[str, tuple[str, Evaluate | None]] = {}
+    given = list(zip(call.operands, operands, strict=True))[2:]
+    given = [pair for pair in given if not (isinstance(pair[0], Symbol) and pair[0].value == "DEFAULT")]
+    for (behavior, value), (mode, _) in zip(given[::2], given[1::2], strict=False):
+        assert isinstance(mode, Symbol)
+        found[mode.value] = (behavior.value, None) if isinstance(behavior, Symbol) else ("DEFAULT", value)
+    return found
 
 
 @builder("$JSON_VALUE$1")
 def _json_value(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
     text, path = operands[:2]
-    on_empty, on_error = (_behavior(call, operands, mode) for mode in ("EMPTY", "ERROR"))
+    behaviors = _behaviors(call, operands)
+    on_empty, on_error = (behaviors.get(mode, ("NULL", None)) for mode in ("EMPTY", "ERROR"))
     convert = _value_in_type(call.type, scope)
 
     def chosen(behavior: tuple[str, Evaluate | None], row: Row, message: str) -> Any:
@@ -267,7 +268,7 @@ def _printer(kind: LogicalType, scope: Scope) -> Callable[[Any], str]:
             return lambda value: quoted(time_text(value, kind.precision))
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
             end = "Z" if root == "TIMESTAMP_LTZ" else ""
-            return lambda value: quoted(timestamp_text(value, kind.precision).replace(" ", "T") + end)
+            return lambda value: quoted(_iso_text(value) + end)
         case "ARRAY":
             item = json_printer(kind.element, scope)
             return lambda value: f"[{','.join(map(item, value))}]"
@@ -278,6 +279,13 @@ def _printer(kind: LogicalType, scope: Scope) -> Callable[[Any], str]:
             parts = [(quoted(name), at, json_printer(each, scope)) for name, at, each in fields]
             return lambda row: f"{{{','.join([f'{name}:{show(row[at])}' for name, at, show in parts])}}}"
     raise UnsupportedPlan(f"JSON of {kind}")
+
+
+def _iso_text(nanos: int) -> str:
+    """Return a timestamp of ISO with the digits of fraction that it needs (Java: ISO_LOCAL_DATE_TIME)."""
+    whole, _, fraction = timestamp_text(nanos, 9).replace(" ", "T").partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole
 
 
 def _map_printer(kind: LogicalType, scope: Scope) -> Callable[[Any], str]:

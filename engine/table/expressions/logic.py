@@ -6,11 +6,13 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from onceproof.engine.table.expressions.casts import conversion
 from onceproof.engine.table.expressions.comparisons import distinctness, equality
 from onceproof.engine.table.expressions.literals import plain_value
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call, Sarg
 from onceproof.engine.table.plans import UnsupportedPlan
+from onceproof.engine.table.types import TIMESTAMPS
 from onceproof.engine.table.values import Row
 
 
@@ -90,18 +92,32 @@ def _order(call: Call, scope: Scope) -> Callable[..., Any]:
     for operand in call.operands:
         if operand.type.root in _UNORDERED:
             raise UnsupportedPlan(f"function {call.name} of {operand.type.root}")
-    return _ORDERS[call.name]
+    return _of_one_root(call, scope, _ORDERS[call.name])
+
+
+def _of_one_root(call: Call, scope: Scope, compare: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a comparison before which a TIMESTAMP and a TIMESTAMP_LTZ get the type that is more precise."""
+    first, second = (operand.type for operand in call.operands)
+    if first.root == second.root or not {first.root, second.root} <= set(TIMESTAMPS):
+        return compare
+    if first.precision > second.precision:
+        convert = conversion(second, first, scope)
+        return lambda one, other: compare(one, convert(other))
+    convert = conversion(first, second, scope)
+    return lambda one, other: compare(convert(one), other)
 
 
 @strict("$=$1")
 def _equals(call: Call, scope: Scope) -> Callable[..., Any]:
-    return equality(*[operand.type for operand in call.operands])
+    return _of_one_root(call, scope, equality(*[operand.type for operand in call.operands]))
 
 
 @strict("$<>$1")
 def _differs(call: Call, scope: Scope) -> Callable[..., Any]:
     equal = equality(*[operand.type for operand in call.operands])
-    return operator.ne if equal is operator.eq else lambda first, second: not equal(first, second)
+    if equal is operator.eq:
+        return _of_one_root(call, scope, operator.ne)
+    return lambda first, second: not equal(first, second)
 
 
 @builder("$IS DISTINCT FROM$1", "$IS NOT DISTINCT FROM$1")

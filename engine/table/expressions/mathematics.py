@@ -148,6 +148,9 @@ def _rand(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
 @strict("$ABS$1")
 def _abs(call: Call, scope: Scope) -> Callable[..., Any]:
     bits = INTEGERS.get(call.type.root)
+    if call.type.root == "DECIMAL":
+        # Unlike abs, exact whatever the context of the thread is.
+        return Decimal.copy_abs
     return abs if bits is None else lambda value: wrap(abs(value), bits)
 
 
@@ -194,7 +197,21 @@ def _exact(value: Any, kind: LogicalType) -> Decimal:
 
 def _at(value: Decimal, digits: int, rounding: str) -> Decimal:
     """Round at a digit, which may be in front of the point."""
-    return value.scaleb(digits, DECIMALS).to_integral_value(rounding=rounding).scaleb(-digits, DECIMALS)
+    whole = value.scaleb(digits, DECIMALS).to_integral_value(rounding=rounding)
+    return whole.scaleb(-digits, DECIMALS) if whole else whole
+
+
+def _round_decimal(given: LogicalType, rounding: str) -> Callable[..., Decimal | None]:
+    """Return the rounding of decimals: a result has the digits of the call, also where its type does not."""
+    precision, scale = given.precision, given.scale
+
+    def round_at(value: Decimal, digits: int = 0) -> Decimal | None:
+        if digits >= scale:
+            return value
+        kept = max(digits, 0)
+        return to_decimal(_at(value, digits, rounding), min(1 + precision - scale + kept, 38), kept)
+
+    return round_at
 
 
 @strict("$ROUND$1", "$TRUNCATE$1")
@@ -202,8 +219,7 @@ def _round(call: Call, scope: Scope) -> Callable[..., Any]:
     given, kind = call.operands[0].type, call.type
     rounding = ROUND_HALF_UP if call.name == "$ROUND$1" else ROUND_DOWN
     if kind.root == "DECIMAL":
-        precision, scale = kind.precision, kind.scale
-        return lambda value, digits=0: to_decimal(_at(Decimal(value), digits, rounding), precision, scale)
+        return _round_decimal(given, rounding)
     if (bits := INTEGERS.get(kind.root)) is not None:
         return lambda value, digits=0: wrap(int(_at(Decimal(value), digits, rounding)), bits)
     # A BigDecimal has no negative zero.

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from onceproof.engine.table.expressions.java_regex import InvalidPattern, java_pattern
+from onceproof.engine.table.expressions.java_strings import in_hash_map, units
 from onceproof.engine.table.expressions.registry import (
     Evaluate,
     FunctionFailed,
@@ -186,7 +187,7 @@ def _instr(text: str, pattern: str) -> int | None:
         match = java_pattern(pattern).search(text)
     except InvalidPattern:
         return None
-    return 0 if match is None else match.start() + 1
+    return 0 if match is None else len(units(text[: match.start()])) + 1
 
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
@@ -233,10 +234,11 @@ def split(text: str, pattern: str, limit: int = 0) -> list[str]:
 def str_to_map(text: str, pairs_apart: str, value_apart: str) -> tuple[tuple[str, str | None], ...]:
     """Return the map that a text describes; a pair without a value has NULL."""
     found: dict[str, str | None] = {}
-    for pair in split(text, pairs_apart) if text else ():
+    pairs = split(text, pairs_apart) if text else []
+    for pair in pairs:
         parts = split(pair, value_apart, 2)
         found[parts[0] if len(parts) > 1 else pair] = parts[1] if len(parts) > 1 else None
-    return tuple(found.items())
+    return tuple([(key, found[key]) for key in in_hash_map(found, len(pairs))])
 
 
 @builder("$STR_TO_MAP$1")

@@ -7,7 +7,6 @@ same is done here. Zones matter for TIMESTAMP_LTZ and for texts, which are read 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 from onceproof.engine.table.expressions.arithmetic import milliseconds_of
@@ -17,19 +16,28 @@ from onceproof.engine.table.expressions.calendar import (
     add_months,
     date_of,
     days_of,
+    julian_date_of,
     lenient_zone,
     months_between,
+    old_zone,
     session_zone,
     toward_zero,
 )
 from onceproof.engine.table.expressions.date_patterns import format_new, format_old, parse_new, parse_old
-from onceproof.engine.table.expressions.java_strings import trim
+from onceproof.engine.table.expressions.java_strings import integer_of, trim
 from onceproof.engine.table.expressions.registry import Evaluate, FunctionFailed, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call, Symbol
 from onceproof.engine.table.expressions.text_casts import CastFailed, parse_date, timestamp_of_text
 from onceproof.engine.table.plans import UnsupportedPlan
 from onceproof.engine.table.types import TEXTS, TIMESTAMPS
-from onceproof.engine.table.values import MS_PER_DAY, NANOS_PER_DAY, NANOS_PER_MS, Row
+from onceproof.engine.table.values import (
+    MS_PER_DAY,
+    NANOS_PER_DAY,
+    NANOS_PER_MS,
+    NANOS_PER_SECOND,
+    Row,
+    wrap,
+)
 
 DEFAULT_PATTERN: Final = "yyyy-MM-dd HH:mm:ss"
 LONG_MIN: Final = -(1 << 63)
@@ -125,13 +133,14 @@ def _extract(call: Call, scope: Scope) -> Callable[..., int]:
         case "DATE":
             if unit in _FIELDS_OF_DATES or unit == "EPOCH":
                 return lambda _, days: date_field(unit, days)
-            return lambda _, days: 0
+            # Flink: parts of a day are those of so many milliseconds as there are days.
+            return lambda _, days: _time_field(unit, days, 0)
         case "TIME":
             return lambda _, time: _time_field(unit, time, 0)
         case "TIMESTAMP":
             return lambda _, moment: _time_field(unit, *divmod(moment, NANOS_PER_MS))
         case "TIMESTAMP_LTZ":
-            zone = session_zone(scope.zone)
+            zone = old_zone(scope.zone)
             return lambda _, moment: _time_field(unit, *divmod(zone.to_local(moment), NANOS_PER_MS))
         case "INTERVAL_MS":
             within, size = _WITHIN_MS.get(unit), _UNITS_MS.get(unit, 1)
@@ -145,18 +154,21 @@ def _extract(call: Call, scope: Scope) -> Callable[..., int]:
 
 
 def _round_days(unit: str, days: int, up: bool) -> int:
-    """Round a date to the begin of a unit; a week begins on Sunday."""
-    year, month, day = date_of(days)
+    """Round a date to the begin of a unit; a week begins on Sunday.
+
+    Flink takes a date before 1582-10-15 apart in the Julian calendar, and joins it in the Gregorian one.
+    """
+    year, month, day = julian_date_of(days)
     match unit:
         case "DAY":
             # Flink: CEIL of a date to its day is the next one.
-            return days + up
+            return days_of(year, month, day) + up
         case "WEEK":
             of_week = (days + 4) % 7
-            return days - (of_week - 7 if up and of_week else of_week)
+            return days_of(year, month, day) - (of_week - 7 if up and of_week else of_week)
         case "MONTH":
             begin = days_of(year, month, 1)
-            return add_months(begin, 1) if up and days > begin else begin
+            return add_months(begin, 1) if up and day > 1 else begin
         case "QUARTER":
             begin = days_of(year, (month + 2) // 3 * 3 - 2, 1)
             return add_months(begin, 3) if up and (month > 1 or day > 1) else begin
@@ -194,7 +206,7 @@ def round_time(call: Call, scope: Scope) -> Callable[..., int]:
         case "TIMESTAMP":
             return lambda moment, _: round_milliseconds(unit, moment // NANOS_PER_MS, up) * NANOS_PER_MS
         case "TIMESTAMP_LTZ":
-            zone = session_zone(scope.zone)
+            zone = old_zone(scope.zone)
 
             def rounded(moment: int, _: Any) -> int:
                 utc_ms = moment // NANOS_PER_MS
@@ -253,7 +265,7 @@ def _date_format(call: Call, scope: Scope) -> Callable[[Any, str], str | None]:
 
 @strict("$FROM_UNIXTIME$1")
 def _from_unixtime(call: Call, scope: Scope) -> Callable[..., str]:
-    zone = session_zone(scope.zone)
+    zone = old_zone(scope.zone)
     return lambda seconds, pattern=DEFAULT_PATTERN: format_old(seconds * 1000, pattern, zone)
 
 
@@ -262,7 +274,7 @@ def _unix_timestamp(call: Call, operands: Sequence[Evaluate], scope: Scope) -> E
     if not operands:
         moment = scope.moment
         return lambda row: moment.processing_ms() // 1000
-    zone = session_zone(scope.zone)
+    zone = old_zone(scope.zone)
     if call.operands[0].type.root in TIMESTAMPS:
         return lambda row: (
             None if (value := operands[0](row)) is None else toward_zero(value // NANOS_PER_MS, 1000)
@@ -347,25 +359,26 @@ def _to_timestamp_ltz(call: Call, scope: Scope) -> Callable[..., int | None]:
 
 
 def _moment_of_number(value: Any, precision: int = 3) -> int | None:
-    if precision not in (0, 3):
-        raise FunctionFailed(
-            f"The precision value '{precision}' for function TO_TIMESTAMP_LTZ(numeric, precision) is "
-            "unsupported, the supported value is '0' for second or '3' for millisecond.",
-            "org.apache.flink.table.api.TableException",
-        )
-    milliseconds = int(value * 1000) if precision == 0 and not isinstance(value, Decimal) else int(value)
-    if precision == 0 and isinstance(value, Decimal):
-        milliseconds *= 1000
-    if not _OLDEST_S * 1000 <= milliseconds <= _NEWEST_S * 1000 + 999:
+    """Return the moment of units of 10 ** -precision s since the epoch; NULL outside the years 0 to 9999."""
+    if not 0 <= precision <= 9:
+        raise FunctionFailed(f"The precision {precision} is not between 0 and 9.", "TableException")
+    nanos_per_unit: int = 10 ** (9 - precision)
+    if isinstance(value, float):
+        # Flink checks the quotient, which may be within the years where the product exceeds 64 bits.
+        inside = not (value / 10**precision < _OLDEST_S or value / 10**precision > _NEWEST_S)
+        nanos = integer_of(value * nanos_per_unit, 64) if inside else None
+    else:
+        nanos = wrap(int(value), 64) * nanos_per_unit
+    if nanos is None or not _OLDEST_S <= nanos // NANOS_PER_SECOND <= _NEWEST_S:
         return None
-    return milliseconds * NANOS_PER_MS
+    return nanos
 
 
 @strict("$CONVERT_TZ$1")
 def _convert_tz(call: Call, scope: Scope) -> Callable[[str, str, str], str | None]:
     def convert(text: str, given: str, wanted: str) -> str | None:
-        moment = parse_old(text, DEFAULT_PATTERN, lenient_zone(given))
-        return None if moment is None else format_old(moment, DEFAULT_PATTERN, lenient_zone(wanted))
+        moment = parse_old(text, DEFAULT_PATTERN, old_zone(given))
+        return None if moment is None else format_old(moment, DEFAULT_PATTERN, old_zone(wanted))
 
     return convert
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from onceproof.engine.table.expressions.java_floats import double_text, float_te
 from onceproof.engine.table.expressions.java_regex import InvalidPattern, java_pattern
 from onceproof.engine.table.expressions.java_strings import from_units, units
 from onceproof.engine.table.expressions.json_path import JsonError, json_path, parse_json, print_json
-from onceproof.engine.table.expressions.printf import java_format
 from onceproof.engine.table.expressions.registry import load_functions
 from onceproof.engine.table.expressions.text_casts import CastFailed, decimal_of, integer_of_text
 from onceproof.engine.table.types import parse_type
@@ -161,11 +159,3 @@ def test_boxed_floats_are_ordered_with_nan_last_and_minus_zero_first() -> None:
     assert key is not None
     values = [math.nan, 0.0, math.inf, -0.0, -math.inf]
     assert [str(each) for each in sorted(values, key=key)] == ["-inf", "-0.0", "0.0", "inf", "nan"]
-
-
-@pytest.mark.parametrize(
-    ("form", "value", "text"),
-    [("%05d", -7, "-0007"), ("%,d", 42000, "42,000"), ("%x", -7, "fffffff9"), ("%.2f", 2.345, "2.35")],
-)
-def test_printf_writes_numbers_as_java_does(form: str, value: Any, text: str) -> None:
-    assert java_format(form, [value], [32]) == text
