@@ -133,13 +133,9 @@ class WatermarkAssigner(Operator):
         return []
 
     def process_time(self, now: int) -> list[Record]:
-        if self._due_ms is not None:
-            if self._clock() >= self._due_ms:
-                self._advance()
-                self._wait()
-            else:
-                # The task was woken for something else, and must still be asked anew.
-                self._downstream.wake_at_steady(self._due_ms)
+        if self._due_ms is not None and self._clock() >= self._due_ms:
+            self._advance()
+            self._wait()
         return []
 
     def next_due_ms(self, wall_clock: WallClock) -> int | None:
