@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 from onceproof.engine.table.expressions.calendar import add_months, months_between
@@ -72,7 +72,11 @@ def _decimal_quotient(first: Decimal, second: Decimal) -> Decimal:
 def _decimal_remainder(first: Decimal, second: Decimal) -> Decimal:
     if not second:
         raise FunctionFailed("Division by zero", "java.lang.ArithmeticException")
-    return DECIMALS.remainder(first, second)
+    try:
+        return DIVISION.remainder(first, second)
+    except InvalidOperation:
+        # The quotient has more digits than Flink reckons with.
+        raise FunctionFailed("Division impossible", "java.lang.ArithmeticException") from None
 
 
 _OPERATIONS: Final[dict[str, tuple[Operation, Operation, Operation]]] = {
@@ -125,9 +129,9 @@ def numeric(name: str, first: LogicalType, second: LogicalType, result: LogicalT
             raise UnsupportedPlan(f"function {name} of {roots[0]} and {roots[1]}")
         return lambda one, other: to_decimal(exact(Decimal(one), Decimal(other)), precision, scale)
     if "DECIMAL" in roots and "FLOAT" not in roots and "DOUBLE" not in roots:
-        # The remainder of an integer and a decimal may be an integer.
+        # The remainder of a decimal by an integer is one, and that of both as BIGINT.
         bits = INTEGERS.get(result.root, 64)
-        return lambda one, other: wrap(int(exact(Decimal(one), Decimal(other))), bits)
+        return lambda one, other: wrap(whole(wrap(int(one), 64), wrap(int(other), 64)), bits)
     if "DECIMAL" in roots:
         return _result_of(lambda one, other: inexact(float(one), float(other)), result)
     if roots[0] in INTEGERS and roots[1] in INTEGERS:

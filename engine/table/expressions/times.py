@@ -351,7 +351,7 @@ def _to_timestamp_ltz(call: Call, scope: Scope) -> Callable[..., int | None]:
 
         def parse(text: str, pattern: str, zone: str = "UTC") -> int | None:
             default = pattern == DEFAULT_PATTERN
-            moment = read_timestamp(text, None if default else pattern)
+            moment = read_timestamp(text, None if default else pattern, call.type.precision)
             return None if moment is None else lenient_zone(zone).to_utc(moment)
 
         return parse
