@@ -232,6 +232,11 @@ class JobMaster:
         return self.state is _RUNNING and self.ending is None
 
     @property
+    def only_commits(self) -> bool:
+        """Whether the attempt does nothing but commit the savepoint with which the job stops."""
+        return self.ending is not None and self.ending.only_commits
+
+    @property
     def is_rescalable(self) -> bool:
         """Whether a rescale would take effect now; not while the outcome of a checkpoint is open."""
         return self.goes_on and not self.coordinator.is_finalizing

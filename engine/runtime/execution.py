@@ -227,6 +227,7 @@ class Execution(JobDriver):
                 value_watch=self.value_watch(),
                 watch=self.task_watch(graph),
                 measures=self.measures_checkpoints or graph.settings.monitor.is_on,
+                only_commits=self.master.only_commits,
             ),
         )
 

@@ -190,6 +190,8 @@ class TaskSettings(Struct, frozen=True):
     """Whether the probe gets the point ELEMENT, which every buffer passes."""
     settled: bool = False
     """Whether the driver commits what checkpoints list, because tasks do not live that long (Spark)."""
+    only_commits: bool = False
+    """Whether the job has stopped with the restored savepoint, of which something was not committed."""
     state_backend: StateBackendSettings = StateBackendSettings()
     databases: Databases | None = None
     """Opens databases; None: RocksDB does."""
@@ -746,6 +748,11 @@ class Task:
             if self._watches_elements:
                 probe(ELEMENT, self.name, 0)
             self._emit(records, 0, self.queue_input[channel])
+        if self.settings.only_commits:
+            # No checkpoint follows, whose completion would have write-ahead sinks send what they restored.
+            for operator in self.operators:
+                operator.stop_with(checkpoint_id)
+                operator.notify_checkpoint_complete(checkpoint_id)
         self._enter(RUNNING)
         self._is_open = True
         probe(RESTORED, self.name, checkpoint_id)

@@ -14,9 +14,7 @@ when the engine is correct. These anomalies are checked at every commit:
   restored from is not visible. The restore should have committed it. Batches of write-ahead sinks are
   excused: a restore leaves them to the next completed checkpoint.
 - stopped before its commits: the job says that it has stopped with a savepoint, and a transaction that a
-  completed checkpoint lists is not visible. Of a job with write-ahead sinks, the batches of the checkpoint
-  that the last attempt was restored from are excused: they are in the savepoint, and the restarted job sends
-  them.
+  completed checkpoint lists is not visible.
 - stale restore: an attempt is restored from a checkpoint that is not the latest completed one. Excused: a
   job whose checkpoints a fault has taken away begins anew while no row is visible.
 - wrong cut: exactly the transactions listed by checkpoints up to n are visible, and their rows are not those
@@ -90,7 +88,7 @@ class ConsistentCut:
                 follower.batches.fault_fired(subject)
                 is_lost |= subject == "lose_folder"
             elif kind == JOB_STOPPED and "cancelled" not in payload:
-                follower.job_stopped(step, history)
+                follower.job_stopped(step)
         return follower.violations
 
 
@@ -113,7 +111,6 @@ class _CommitFollower:
         "listed_counts",
         "oracle",
         "restored_from",
-        "restored_index",
         "rows",
         "running",
         "table_reads",
@@ -149,8 +146,6 @@ class _CommitFollower:
         """By (attempt, sink, subtask), the epoch of its latest visible transaction."""
         self.failed_commits: set[str] = set()
         self.batches = SentBatches()
-        self.restored_index = -1
-        """The index that the running attempt was restored from; -1: from none."""
         self.restored_from: dict[str, int | None] = {}
         """By attempt that has committed nothing of its own yet, the index that it was restored from."""
         self.running = ""
@@ -166,8 +161,6 @@ class _CommitFollower:
             witness = {"step": step, "attempt": attempt, "restored": restored, "latest": latest}
             self._violate(STALE_RESTORE, f"attempt {attempt}, step {step}", witness)
         self.restored_from[attempt] = len(self.checkpoints) - 1 if restored == latest else None
-        numbers = [checkpoint for checkpoint, _, _ in self.checkpoints]
-        self.restored_index = numbers.index(restored) if restored in numbers else -1
 
     def checkpoint_completed(self, step: int, checkpoint: int, payload: dict[str, Any]) -> None:
         if "outside" in payload:
@@ -216,13 +209,9 @@ class _CommitFollower:
             self.highest_visible = index
         self._compare_cuts(step)
 
-    def job_stopped(self, step: int, history: History) -> None:
+    def job_stopped(self, step: int) -> None:
         """Check that everything that completed checkpoints list is visible."""
-        if self.visible_counts == self.listed_counts:
-            return
-        first = self.restored_index + 1 if _has_batches(history) else 0
-        missing = sum(self.listed_counts[first:]) - sum(self.visible_counts[first:])
-        if missing:
+        if missing := sum(self.listed_counts) - sum(self.visible_counts):
             witness = {
                 "step": step,
                 "checkpoint": self.checkpoints[-1][0],
@@ -288,11 +277,6 @@ class _CommitFollower:
 
     def _violate(self, anomaly: str, where: str, witness: dict[str, Any]) -> None:
         self.violations.append(Violation(ConsistentCut.property, anomaly, where, witness))
-
-
-def _has_batches(history: History) -> bool:
-    """Return whether write-ahead sinks write, in the whole run."""
-    return any(kind == TRANSACTION_VISIBLE and "waits" in payload for _, kind, _, payload in history.events)
 
 
 def _first_rows(rows: Sequence[Row]) -> list[list[Any]]:

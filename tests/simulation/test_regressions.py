@@ -410,6 +410,7 @@ def other_groups_are_compared(reached: Reached) -> Iterator[None]:
 
 PLANTED_AGAIN: dict[str, Mutant] = {
     "checkpoint_number_given_twice": earlier_windows_are_kept,
+    "stop_leaves_the_batches_of_its_savepoint": find_mutant("batch-of-a-stop-waits-for-a-checkpoint"),
     "batch_of_an_attempt_without_checkpoints": find_mutant("attempts-name-their-output-alike"),
     "declines_in_batch_leave_no_time_for_records": declines_never_back_off,
     "aborted_checkpoint_blocks_its_channels": abort_leaves_channels_blocked,

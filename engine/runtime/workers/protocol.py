@@ -66,13 +66,14 @@ class DeployTasks(Struct, frozen=True):
     """To a worker, first of all: make your tasks, and restore them from ``restored``, or afresh.
 
     ``mounts`` are the folders mounted into the job's storage. ``is_first``: no attempt of this process has
-    read the checkpoint before.
+    read the checkpoint before. ``only_commits``: see TaskSettings.
     """
 
     attempt: AttemptId
     restored: CheckpointMetadata | None
     mounts: Mapping[str, str]
     is_first: bool
+    only_commits: bool
 
 
 class MountFolder(Struct, frozen=True):

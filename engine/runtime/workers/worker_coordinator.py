@@ -271,7 +271,8 @@ class WorkersExecution(LocalExecution):
 
     def start_tasks(self, begin_with: Any) -> None:
         """Let the workers make their tasks and restore them."""
-        deploy = DeployTasks(self._attempt, begin_with, dict(self._mounts.mounts), self.attempts == 1)
+        mounts, is_first = dict(self._mounts.mounts), self.attempts == 1
+        deploy = DeployTasks(self._attempt, begin_with, mounts, is_first, self.master.only_commits)
         for handle in self._handles:
             handle.start()
             handle.send(deploy)

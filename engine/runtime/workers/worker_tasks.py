@@ -343,6 +343,7 @@ class Worker:
                 source_on_change=settings.source_on_change,
                 metrics=self._metrics,
                 measures=True,
+                only_commits=message.only_commits,
             ),
             self._number,
             partial(worker_of, workers=self._workers),

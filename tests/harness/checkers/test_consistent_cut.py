@@ -279,23 +279,15 @@ def test_a_job_that_stops_with_everything_committed_passes(run: Run) -> None:
     assert run.check(CHECKER) == []
 
 
-def stop_behind_a_restore(run: Run, *, waits: bool) -> list[str]:
-    """Stop right after a restore that has left a transaction of subtask 0 to the next checkpoint."""
+@pytest.mark.parametrize("waits", [False, True], ids=["a transaction", "a batch"])
+def test_output_of_the_restored_checkpoint_does_not_wait_for_a_stop(run: Run, waits: bool) -> None:
     run.start("1.1").checkpoint(1, 2).checkpoint(2, 6)
     for name in ("t0-0-1.1", "t1-0-1.1", "t1-1-1.1"):
         rows, epoch = run.contents[name][3], int(name[3])
         run.history.transaction_visible(run.tick(), name, int(name[1]), "1.1", epoch, rows, waits=waits)
     run.fault().start("1.2", restored=2)
     run.history.job_stopped(run.tick())
-    return [anomaly for anomaly, _ in run.check(CHECKER)]
-
-
-def test_a_batch_of_the_restored_checkpoint_waits_for_the_restarted_job(run: Run) -> None:
-    assert stop_behind_a_restore(run, waits=True) == []
-
-
-def test_a_transaction_of_the_restored_checkpoint_does_not_wait_for_a_stop(run: Run) -> None:
-    assert stop_behind_a_restore(run, waits=False) == ["stopped before its commits"]
+    assert [anomaly for anomaly, _ in run.check(CHECKER)] == ["stopped before its commits"]
 
 
 def test_a_job_that_stops_with_a_transaction_prepared_has_stopped_too_early(run: Run) -> None:

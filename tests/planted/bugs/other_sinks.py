@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from onceproof.engine.connectors import committables, write_ahead
 from onceproof.engine.connectors.committables import CommitState, PendingCommit
 from onceproof.engine.connectors.committing import WriterSinkFunction
@@ -14,7 +16,7 @@ from onceproof.engine.connectors.write_ahead import GenericWriteAheadSink, Pendi
 from onceproof.engine.functions import FunctionInitializationContext, FunctionSnapshotContext
 from onceproof.engine.messages import NotifyCheckpointComplete
 from onceproof.engine.operators.sink import SinkOperator
-from onceproof.engine.task.events import TaskEffect
+from onceproof.engine.task.events import Restore, TaskEffect
 from onceproof.engine.task.task import ALIVE, Task
 from onceproof.harness.model.mutants.patching import replaced
 from onceproof.harness.model.mutants.registry import Reached, mutant
@@ -191,6 +193,26 @@ def batches_without_a_writer(reached: Reached) -> Iterator[None]:
         return PendingBatch(*parts[:5])
 
     with replaced(write_ahead, "PendingBatch", nameless):
+        yield
+
+
+@mutant(
+    id="batch-of-a-stop-waits-for-a-checkpoint",
+    breaks="consistent_cut",
+    summary="an attempt that only commits the savepoint of a stop leaves the batches of write-ahead sinks",
+    families=("word_batches",),
+)
+def batch_of_a_stop_waits_for_a_checkpoint(reached: Reached) -> Iterator[None]:
+    """No checkpoint follows; a job that was drained ends without these rows."""
+    restore = Task.restore
+
+    def waiting(self: Task, event: Restore) -> Sequence[TaskEffect]:
+        if self.settings.only_commits:
+            reached()
+            self.settings = msgspec.structs.replace(self.settings, only_commits=False)
+        return restore(self, event)
+
+    with replaced(Task, "restore", waiting):
         yield
 
 
