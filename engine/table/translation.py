@@ -180,7 +180,16 @@ def translate(
         UnsupportedPlan: a node, a version or a function is not known; the error names it and its place.
         InvalidPlan: a node is not as Flink writes it; the error names it.
     """
-    translation = Translation(environment, tables, settings or TableSettings())
+    given = environment.operators
+    try:
+        _translate_nodes(plan, Translation(environment, tables, settings or TableSettings()))
+    except Exception:
+        # A program that goes on after the error runs its next statement without a part of this one.
+        environment.adopt(given)
+        raise
+
+
+def _translate_nodes(plan: Plan, translation: Translation) -> None:
     translators = load_translators()
     streams: dict[int, TableStream] = {}
     for node in plan.nodes:

@@ -188,7 +188,15 @@ def _as(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
 def _typeof(call: Call, operands: Sequence[Evaluate], scope: Scope) -> Evaluate:
     kind = call.operands[0].type
     force = len(operands) > 1 and bool(operands[1](()))
-    return constant(serializable_text(kind) if force else str(kind))
+    text = serializable_text(kind) if force else str(kind)
+    of = operands[0]
+
+    def evaluate(row: Row) -> str:
+        # A value that fails the job does so in Flink although only its type is asked for.
+        of(row)
+        return text
+
+    return evaluate
 
 
 def serializable_text(kind: LogicalType) -> str:

@@ -63,6 +63,7 @@ def test_unknown_node_function_and_version_are_refused_by_name():
     calc = {"type": "stream-exec-calc_1", "projection": [call], "outputType": "ROW<`w` INT>"}
     with pytest.raises(UnsupportedPlan, match=r"function \$WONDER\$1.*node 2"):
         translate(read_plan(plan(calc)), Ends(lambda table: []), env)
+    assert not env.operators
     with pytest.raises(UnsupportedPlan, match=r"Flink 9\.9"):
         read_plan(plan(version="9.9"))
 
