@@ -78,10 +78,13 @@ class ProcessingTimeBundles(Operator):
         return []
 
     def process_time(self, now: int) -> list[Record]:
-        if self._due_ms is not None and self._clock() >= self._due_ms:
-            begin = self._begin()
-            self._advance(begin)
-            self._wait(begin + self._interval_ms)
+        if self._due_ms is not None:
+            if self._clock() >= self._due_ms:
+                begin = self._begin()
+                self._advance(begin)
+                self._due_ms = begin + self._interval_ms
+            # Where the task was woken for something else, it must still be asked anew.
+            self._wait(self._due_ms)
         return []
 
     def next_due_ms(self, wall_clock: WallClock) -> int | None:

@@ -72,7 +72,8 @@ def translate_scan(node: Node, inputs: Sequence[TableStream], translation: Trans
 class WatermarkAssigner(Operator):
     """Emits the watermark of a row behind it (Flink: WatermarkAssignerOperator).
 
-    It is emitted at once where it has advanced by more than the interval, and otherwise when that is over.
+    It is emitted at once where it has advanced by more than the interval, and otherwise when that is over. It
+    begins at 0: none before the epoch is emitted.
     """
 
     uses_time = True
@@ -81,7 +82,7 @@ class WatermarkAssigner(Operator):
     def __init__(self, expression: Mapping[str, Any], rowtime: int, settings: TableSettings) -> None:
         self._evaluate: Evaluate = compile_expression(expression, settings.scope(Moment()))
         self._rowtime = rowtime
-        self._current = self._emitted = MIN_WATERMARK
+        self._current = self._emitted = 0
         self._due_ms: int | None = None
 
     def open(self, context: OperatorContext) -> None:
@@ -133,9 +134,13 @@ class WatermarkAssigner(Operator):
         return []
 
     def process_time(self, now: int) -> list[Record]:
-        if self._due_ms is not None and self._clock() >= self._due_ms:
-            self._advance()
-            self._wait()
+        if self._due_ms is not None:
+            if self._clock() >= self._due_ms:
+                self._advance()
+                self._wait()
+            else:
+                # The task was woken for something else, and must still be asked anew.
+                self._downstream.wake_at_steady(self._due_ms)
         return []
 
     def next_due_ms(self, wall_clock: WallClock) -> int | None:
