@@ -239,6 +239,7 @@ class DeclaredRows:
             self._rested_at(history) if is_whole and history is not None else None,
             upgraded_at,
             scenario,
+            self._scenario.starts_at_ms,
         )
 
     def _rested_at(self, history: History) -> Cut | None:

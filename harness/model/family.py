@@ -90,6 +90,8 @@ class Declared:
     """What the state covers from which the new version of the job began; None: it has not begun."""
     scenario: Scenario | None = None
     """The scenario that ran, if the new version of the job has begun in it."""
+    starts_at_ms: int = 0
+    """What the wall clock shows when the job starts for the first time."""
 
     @property
     def sets_clocks(self) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from onceproof.harness.generation.drawn_times import HOUR_MS, LONGEST_MS
@@ -48,8 +49,12 @@ _UNIFORM: Final = 8
 """How many variants have a schedule of chance at each parallelism."""
 
 
-def calm_scenario(family: Family, records: Records) -> Scenario:
-    """Return the calmest scenario over some records."""
+def calm_scenario(family: Family, records: Records, starts_at_ms: int = 0) -> Scenario:
+    """Return the calmest scenario over some records.
+
+    Args:
+        starts_at_ms: what the wall clock shows at its start.
+    """
     return _limited(
         Scenario(
             family=family.name,
@@ -70,6 +75,7 @@ def calm_scenario(family: Family, records: Records) -> Scenario:
             faults=(),
             schedule=Schedule(),
             step_budget=1,
+            started_ms=starts_at_ms or msgspec.UNSET,
         )
     )
 
@@ -136,31 +142,36 @@ class CalmRuns:
         self._rows: dict[tuple[object, ...], RowCounts | None] = {}
         self._variants: dict[tuple[object, ...], list[RowCounts]] = {}
 
-    def rows(self, records: Records) -> RowCounts | None:
-        """Return the rows of the calm run; None if the job fails, or does not end."""
-        key = key_of(records)
+    def rows(self, records: Records, starts_at_ms: int = 0) -> RowCounts | None:
+        """Return the rows of the calm run; None if the job fails, or does not end.
+
+        Args:
+            starts_at_ms: what the wall clock shows at the start, on which rows may depend.
+        """
+        key = (starts_at_ms, *key_of(records))
         if key not in self._rows:
             if len(self._rows) >= _MOST_KEPT:
                 self._rows.clear()
-            self._rows[key] = rows_of(self._family, calm_scenario(self._family, records))
+            self._rows[key] = rows_of(self._family, calm_scenario(self._family, records, starts_at_ms))
         return self._rows[key]
 
-    def variants(self, records: Records, *, over_time: bool) -> list[RowCounts]:
+    def variants(self, records: Records, *, over_time: bool, starts_at_ms: int = 0) -> list[RowCounts]:
         """Return the rows of the variants that have some.
 
         Args:
             over_time: whether those count in which much time passes.
+            starts_at_ms: what the wall clock shows at the start.
         """
         found = []
         later = partial(later_variants_of, waits_ms=self._waits_ms)
         for name, variants in (("at once", variants_of), ("later", later)):
             if name == "later" and not over_time:
                 continue
-            key = (name, key_of(records))
+            key = (name, starts_at_ms, key_of(records))
             if key not in self._variants:
                 if len(self._variants) >= _MOST_VARIANTS:
                     self._variants.clear()
-                calm = calm_scenario(self._family, records)
+                calm = calm_scenario(self._family, records, starts_at_ms)
                 runs = [rows_of(self._family, variant) for variant in variants(calm)]
                 self._variants[key] = [run for run in runs if run is not None]
             found += self._variants[key]

@@ -11,6 +11,7 @@ Rules:
   in the opposite order, and a run without faults has it too: then the others show that the job is wrong.
 - Where a change may be late, and this matters to a sink, the order of arrival decides about its rows: runs
   without faults may agree by chance.
+- Runs without faults start at the same time of the clock: rows may depend on it.
 - A changelog must be sound where that of the calm run is.
 - State may be gone once more time has passed than it lives for: then nothing is judged, unless it is known
   that all of it is gone (`expiry.py`).
@@ -122,7 +123,7 @@ class Judge:
         }
         if not doubtful:
             return Judgement(rows, BY_DUCKDB)
-        calm = self._calm.rows(records)
+        calm = self._calm.rows(records, declared.starts_at_ms)
         if calm is None:
             return Judgement(rows, f"{NO_JUDGE}its run without faults fails")
         of_calm = sink_tables.final_tables(self._sinks, calm)
@@ -156,7 +157,7 @@ class Judge:
             return judged
         right = possible if by == BY_DUCKDB else (calm,)
         over_time = declared.sets_clocks and not self._lives_ms
-        variants = self._calm.variants(case.records, over_time=over_time)
+        variants = self._calm.variants(case.records, over_time=over_time, starts_at_ms=declared.starts_at_ms)
         if any(sink_tables.final_tables({name: end}, run)[name] not in right for run in variants):
             return Judgement(rows, f"{NO_JUDGE}its runs without faults differ")
         return judged

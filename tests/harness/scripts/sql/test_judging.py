@@ -19,6 +19,7 @@ from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import BEHIND_RESTORE
+from onceproof.harness.scripts import calm_runs
 from onceproof.harness.scripts.calm_runs import CalmRuns
 from onceproof.harness.scripts.sql import plans
 from onceproof.harness.scripts.sql.judging import BY_DUCKDB, BY_RUNS
@@ -77,7 +78,7 @@ def test_sink_that_records_do_not_determine_keeps_no_other_from_being_judged(mon
     sinks = {row[0] for row in calm}
     assert {"moving", "log"} <= sinks
     other = Counter({row: count for row, count in calm.items() if row[0] != "log"})
-    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, over_time: [other])
+    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, **how: [other])
     without_log = [row for row in calm.elements() if row[0] != "log"]
     assert Counter(family.expected(records, Declared(without_log))) == other
     assert family.judged_by(records, Declared(without_log)) == f"{BY_RUNS} but for 1 table"
@@ -85,12 +86,21 @@ def test_sink_that_records_do_not_determine_keeps_no_other_from_being_judged(mon
     assert lost in family.expected(records, Declared([row for row in without_log if row != lost]))
 
 
+def test_run_without_faults_starts_at_the_date_of_the_run_that_is_judged(monkeypatch):
+    family = load_family(str(TOTALS))
+    records = family.generate(Random(3)).records
+    starts = set()
+    monkeypatch.setattr(calm_runs, "rows_of", lambda family, run: starts.add(run.starts_at_ms))
+    family.expected(records, Declared([], starts_at_ms=1_700_000_000_000))
+    assert starts == {1_700_000_000_000}
+
+
 def test_runs_that_differ_are_wrong_where_the_statements_say_one_table(monkeypatch):
     family = load_family(str(TOTALS.with_name("revenue.sql")))
     rows = [("ada", "1.00", f"2024-01-01T00:{minute}:00.000") for minute in (11, 22)]
     records = {"orders.0": tuple(enumerate(rows))}
     first, second = sorted(family.calm_rows(records))
-    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, over_time: [Counter([first])])
+    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, **how: [Counter([first])])
     assert family.judged_by(records, Declared([second])) == BY_DUCKDB
     assert Counter(family.expected(records, Declared([second]))) == Counter([first, second])
     monkeypatch.setattr(family._judge, "_batch", None)
@@ -153,10 +163,8 @@ def test_compiled_plan_says_which_options_are_assumed(tmp_path):
 @pytest.mark.parametrize(
     "statement",
     [
-        "ADD JAR '/tmp/a.jar'",
         "COMPILE PLAN 'file:///tmp/a' FOR INSERT INTO a SELECT 1",
         "CREATE FUNCTION f AS 'a.B' USING JAR '/tmp/a.jar'",
-        "CREATE TABLE t WITH ('connector' = 'kafka') AS SELECT 1",
         "DELETE FROM a",
         "CALL sys.procedure()",
     ],

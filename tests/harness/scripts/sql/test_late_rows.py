@@ -141,7 +141,7 @@ def with_rates(*rates):
 def test_what_meets_a_late_change_is_not_judged(rates, is_judged, monkeypatch):
     family, records = family_of("deliveries"), with_rates(*rates)
     calm = list(family.calm_rows(records).elements())
-    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, over_time: [Counter(calm)])
+    monkeypatch.setattr(CalmRuns, "variants", lambda self, records, **how: [Counter(calm)])
     (met,) = [row for row in calm if row[0] == "converted"]
     other = [(*row[:-1], 7) if row == met else row for row in calm]
     assert (met in family.expected(records, Declared(other))) is is_judged
