@@ -38,6 +38,8 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "Can not serialize ExecNode": "Flink compiles no plan of this operation, which the engine would run",
 }
 """What to do, by the words of the planner that do not say it."""
+_WRAPPERS: Final = ("Could not execute", "Unable to create a source", "Unable to create a sink")
+"""How a message begins that says what failed, and leaves to its cause why."""
 ANSWERS_S: Final = 600.0
 """How long an answer may take: it only ends a planner that hangs, on a machine however slow."""
 
@@ -59,6 +61,9 @@ class PlanningFailed(ValueError):
 
     def __init__(self, error: Mapping[str, Any], schema: list[list[str]] | None = None) -> None:
         message = str(error["message"])
+        cause = error.get("cause", {}).get("message", "")
+        if message.startswith(_WRAPPERS) and cause:
+            message = f"{message.rstrip('.')}: {cause}"
         remedy = next((f"; {remedy}" for words, remedy in _REMEDIES.items() if words in message), "")
         super().__init__(f"Flink's planner refuses it ({error['phase']}): {message}{remedy}")
         self.error = dict(error)

@@ -48,6 +48,8 @@ _TABLE: Final = re.compile(
 )
 _AS_OF: Final = re.compile(rf"{LOOKED_UP}+[\w.`]+", re.IGNORECASE)
 _VIEW: Final = re.compile(CREATE_VIEW, re.IGNORECASE)
+_PLACES: Final = re.compile(r"(USE|DROP|CREATE\s+(CATALOG|DATABASE))\b", re.IGNORECASE)
+"""What only says where tables are: DuckDB refuses two of the same name."""
 _QUERY: Final = re.compile(rf"INSERT\b|{CREATE_VIEW}", re.IGNORECASE)
 _COLUMN: Final = re.compile(r"(`[^`]+`|\w+)\s+(AS\s+)?(.*)", re.IGNORECASE | re.DOTALL)
 _NO_COLUMN: Final = re.compile(r"(WATERMARK|PRIMARY|CONSTRAINT|UNIQUE)\b", re.IGNORECASE)
@@ -251,6 +253,8 @@ class Batch:
             self._create_view(f'"{name}"{named}', query)
             self.definitions.append((f'"{name}"{named}', query))
             self._names.add(name)
+        elif _PLACES.match(statement):
+            return
         elif (table := _TABLE.fullmatch(statement.strip())) is None:
             raise Untranslatable(f"the statement {' '.join(statement.split())[:40]}")
         elif (name := table["name"].rpartition(".")[2].strip("`")) in self._sources:

@@ -184,6 +184,9 @@ class Translated:
             tree = parse_one(text, dialect=Flink)
         except SqlglotError:
             raise Untranslatable("a statement that sqlglot does not read") from None
+        if isinstance(tree, exp.Create):
+            # Whether a view is temporary says only for how long there is one.
+            tree.set("properties", None)
         self.views += without_group_windows(tree, first_view + len(found))
         for node in tree.walk():
             _check(node)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 import tempfile
 import zlib
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from onceproof.engine.table.planner.planner_process import (
     Planner,
@@ -31,7 +33,7 @@ from onceproof.engine.table.planner.planner_process import (
 )
 from onceproof.engine.table.plans import InvalidPlan, Plan, UnsupportedPlan, read_plan
 from onceproof.harness.model.family import FamilyError
-from onceproof.harness.scripts.sql.statements import Statements, read_statements
+from onceproof.harness.scripts.sql.statements import Statement, Statements, read_statements
 from onceproof.harness.services.service import ServiceError, user_cache
 from onceproof.harness.systems.flink.home import VERSION
 from onceproof.harness.systems.flink.planner import find_planner
@@ -41,6 +43,8 @@ PLAN_SUFFIX: Final = ".plan.json"
 PLANS_OF_FOLDER: Final = "plans.json.gz"
 PLANS: Final = "sql-plans"
 """The folder of kept plans in the cache of the user."""
+_TIME_ATTRIBUTE: Final = re.compile(r" \*\w+\*")
+"""What the planner writes behind the type of a time attribute."""
 
 
 class KeptPlan(msgspec.Struct, frozen=True):
@@ -89,6 +93,8 @@ def plan_of(path: Path) -> PlannedScript:
 def digest_of(statements: Statements) -> str:
     """Return another text for other statements, options or another version."""
     texts = [[each.text for each in part] for part in (statements.ddl, statements.inserts)]
+    if statements.query_sinks:
+        texts.append([f"{name} {each.options}" for name, each in statements.query_sinks.items()])
     content = msgspec.json.encode([VERSION, sorted(statements.options.items()), texts])
     return hashlib.sha256(content).hexdigest()[:16]
 
@@ -149,13 +155,29 @@ def _asked(path: Path, statements: Statements) -> dict[str, Any]:
     try:
         with Planner(find_planner()) as planner:
             try:
-                plan: dict[str, Any] = planner.plan(request_of(statements))["plan"]
+                request = request_of(_with_query_sinks(planner, statements))
+                plan: dict[str, Any] = planner.plan(request)["plan"]
                 return plan
             except PlanningFailed as error:
                 place = _line_of(planner, statements)
                 raise FamilyError(f"{path}:{place}: {' '.join(str(error).split())}") from None
     except (ServiceError, PlannerBroken) as error:
         raise FamilyError(f"{path}: its plan is not kept, and cannot be made: {error}") from None
+
+
+def _with_query_sinks(planner: Planner, statements: Statements) -> Statements:
+    """Declare the sinks that have the columns of their queries. Raises PlanningFailed."""
+    ddl = list(statements.ddl)
+    for name, each in statements.query_sinks.items():
+        before = [one.text for one in ddl]
+        request = PlanRequest(ddl=before, options=statements.options, statement=each.query.text)
+        columns = [
+            f"`{column.replace('`', '``')}` {_TIME_ATTRIBUTE.sub('', kind)}"
+            for column, kind in planner.plan(request)["schema"]
+        ]
+        text = f"CREATE TABLE `{name}` ({', '.join(columns)}) WITH ({each.options})"
+        ddl.append(Statement(each.query.line, text))
+    return replace(statements, ddl=tuple(ddl), query_sinks={})
 
 
 def _line_of(planner: Planner, statements: Statements) -> int:
@@ -165,6 +187,11 @@ def _line_of(planner: Planner, statements: Statements) -> int:
         before.append(each.text)
         if _is_refused(planner, PlanRequest(ddl=before, options=statements.options, statement="SHOW TABLES")):
             return each.line
+    for sink in statements.query_sinks.values():
+        if _is_refused(
+            planner, PlanRequest(ddl=before, options=statements.options, statement=sink.query.text)
+        ):
+            return sink.query.line
     for each in statements.inserts:
         if _is_refused(planner, PlanRequest(ddl=before, options=statements.options, statements=[each.text])):
             return each.line

@@ -262,6 +262,8 @@ class SqlFamily:
         for name, end in self.sinks.items():
             what = "its table" if end.sink.key is None else "its table by key"
             yield f"sink {name}: replaced by an exactly-once one; {what} and its changelog are judged"
+        if self._planned.statements is not None:
+            yield from self._planned.statements.said
         yield from advice(self._planned, self.sinks)
         yield f"plan: {self._planned.place}"
         if self._planned.statements is None:

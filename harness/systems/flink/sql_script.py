@@ -5,7 +5,7 @@ Rules:
 - A semicolon ends a statement, except in a string, a quoted name or a comment. Comments are left out; hints
   stay.
 - All INSERTs of a script are one job, as in a statement set, whose own words are therefore left out.
-- What shows rows on a screen is refused: no checker would see them.
+- What shows rows on a screen is refused where Flink itself runs a script: no checker would see them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PIECE: Final = re.compile(
 _SET_OF_STATEMENTS: Final = re.compile(
     r"(EXECUTE\s+STATEMENT\s+SET(\s+BEGIN)?|BEGIN(\s+STATEMENT\s+SET)?)\s*", re.IGNORECASE
 )
-_SHOWS: Final = re.compile(
+SHOWS: Final = re.compile(
     r"(SELECT|WITH|SHOW|DESCRIBE|DESC|EXPLAIN|EXECUTE\s+(?!STATEMENT))\b", re.IGNORECASE
 )
 _INSERT: Final = re.compile(r"INSERT\s", re.IGNORECASE)
@@ -32,7 +32,13 @@ class SqlScriptError(Exception):
 
 def statements_of(script: str) -> list[str]:
     """Return the statements of a script, in order. Raises SqlScriptError."""
-    found = [statement for _, statement in numbered_statements(script)]
+    found = []
+    for line, statement in numbered_statements(script):
+        if shows := SHOWS.match(statement):
+            raise SqlScriptError(
+                f"line {line}: {shows[1].upper()} shows rows on a screen: INSERT them INTO a table"
+            )
+        found.append(statement)
     check_inserts(found)
     return found
 
@@ -44,7 +50,7 @@ def check_inserts(statements: Iterable[str]) -> None:
 
 
 def numbered_statements(script: str) -> list[tuple[int, str]]:
-    """Return the statements of a script, each with its line. Raises SqlScriptError."""
+    """Return the statements of a script, each with its line."""
     found: list[tuple[int, str]] = []
     # What Windows writes at the beginning of a file is no part of it.
     for line, text in _split(script.removeprefix("\ufeff")):
@@ -53,10 +59,6 @@ def numbered_statements(script: str) -> list[tuple[int, str]]:
             statement = statement[opening.end() :]
         if not statement or statement.upper() == "END":
             continue
-        if shows := _SHOWS.match(statement):
-            raise SqlScriptError(
-                f"line {line}: {shows[1].upper()} shows rows on a screen: INSERT them INTO a table"
-            )
         found.append((line, statement))
     return found
 
