@@ -67,7 +67,7 @@ from onceproof.harness.systems.local.points import (
 from onceproof.harness.systems.local.unreliable_storage import DELETION, READ
 from onceproof.harness.systems.process.fault_actions import MOVED
 from onceproof.harness.systems.process.fault_board import BoardFile
-from onceproof.harness.systems.process.job_specification import Spec, spec_of
+from onceproof.harness.systems.process.job_specification import HIDDEN, Spec, spec_of
 from onceproof.harness.systems.process.process_table import end_session, is_session_gone
 from onceproof.harness.systems.process.server_strikes import (
     ChangingTopic,
@@ -295,10 +295,21 @@ class LocalRun(JobRun):
         return self.moves_output and number % 2 == 0
 
     def next_process(self, builder: HistoryBuilder) -> Ending:
-        """Run one process until it is dead. Behind a lost folder it knows of nothing that others left."""
+        """Run one process until it is dead.
+
+        Behind a lost folder it knows of nothing that others left, and writes where there are rows: elsewhere
+        it could not know that it must not begin anew.
+        """
         if isinstance(builder, JobHistory) and builder.run.history.has_fired(_LOST_FOLDERS):
             builder.disown_unfinished()
+            if not self._has_rows(self._number + 1) and self._has_rows(self._number + 2):
+                self._number += 1
         return JobRun.next_process(self, builder)
+
+    def _has_rows(self, number: int) -> bool:
+        """Return whether files are visible where a process writes."""
+        files = Path(self.part_folder(number) or self.spec.output).rglob("*")
+        return any(path.is_file() and not path.name.startswith(HIDDEN) for path in files)
 
     def job_is_over(self, builder: HistoryBuilder) -> None:
         """Check the savepoints; start a finished job once more if its storage failed.
@@ -311,8 +322,6 @@ class LocalRun(JobRun):
         builder.run.waiting = ClockState.all_hit(len(self.spec.faults))
         history = builder.run.history
         if history.has_fired(_LOST_FOLDERS) and not history.has_finished:
-            # Where it writes, a process before it has written: every second one writes elsewhere.
-            self._number += self._number % 2
             ending = self.next_process(builder)
             builder.add_process_log(ending.events if ending.says_success else [])
         for folder in builder.savepoints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -98,6 +99,17 @@ def test_job_whose_checkpoints_vanish_ends_and_does_not_begin_anew(system):
     assert history.statistics.coverage["lose_folder", "completed"] == 1
     (cause,) = causes
     assert "checkpoint folder of job 'word_count' was deleted, moved or replaced" in cause
+
+
+def test_job_that_has_written_elsewhere_does_not_begin_anew_either():
+    # The second process writes into another folder than the first one, which has shown nothing.
+    faults = Fault("kill_process", "element"), Fault("lose_folder", "completed", occurrence=2)
+    history, causes, verdict = tried(LocalSystem, *faults)
+    assert verdict.violations == ()
+    assert history.statistics.coverage == Counter(
+        dict.fromkeys([(each.kind, each.point) for each in faults], 1)
+    )
+    assert "checkpoint folder of job 'word_count' was deleted, moved or replaced" in causes[0]
 
 
 def test_job_whose_checkpoints_vanish_at_its_end_has_finished():
