@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from onceproof.engine.table.expressions.casts import conversion
 from onceproof.engine.table.expressions.comparisons import equality
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, builder
 from onceproof.engine.table.expressions.rex import Call
-from onceproof.engine.table.types import LogicalType
+from onceproof.engine.table.types import TIMESTAMPS, LogicalType
 from onceproof.engine.table.values import Row
+
+_OF_TIMES: Final = (*TIMESTAMPS, "TIME")
 
 
 def as_type(evaluate: Evaluate, given: LogicalType, wanted: LogicalType, scope: Scope) -> Evaluate:
     """Return the evaluation of an operand in the type of the result, where the planner adds no cast."""
-    if (given.root == wanted.root and given.root != "DECIMAL") or given.root == "NULL":
+    narrows = given.root in _OF_TIMES and given.precision > wanted.precision
+    if (given.root == wanted.root and given.root != "DECIMAL" and not narrows) or given.root == "NULL":
         return evaluate
     if given.as_nullable() == wanted.as_nullable():
         return evaluate

@@ -119,8 +119,13 @@ _simple(["$RPAD$1"], _padded(False))
 # ---- search
 
 
+def _index(text: str, found: str, start: int) -> int:
+    """Return where a text has another, or -1; nothing is at its begin (Flink: BinaryStringData.indexOf)."""
+    return text.find(found, start) if found else 0
+
+
 def _position(found: str, text: str, start: int = 1) -> int:
-    return text.find(found, max(start - 1, 0)) + 1
+    return _index(text, found, max(start - 1, 0)) + 1
 
 
 def _instr(text: str, found: str, start: int = 1, times: int = 1) -> int:
@@ -133,7 +138,7 @@ def _instr(text: str, found: str, start: int = 1, times: int = 1) -> int:
         return 0 if place == 0 else len(text) + 2 - place - len(found)
     place = 0
     for _ in range(times):
-        place = text.find(found, start - 1) + 1
+        place = _index(text, found, start - 1) + 1
         if place == 0:
             return 0
         start = place + 1

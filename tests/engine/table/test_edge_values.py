@@ -79,6 +79,22 @@ def test_the_time_of_a_moment_before_1970_is_cut_toward_zero(kind: str, text: st
     assert value_of("$CAST$1", "VARCHAR(20)", (time, kind)) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "operands", "place"),
+    [("INSTR", ("abc", "", 2, 1), 1), ("INSTR", ("abc", "", -2, 1), 4), ("LOCATE", ("", "abc", 100), 1)],
+)
+def test_nothing_is_found_at_the_begin_wherever_the_search_starts(
+    name: str, operands: tuple[Any, ...], place: int
+) -> None:
+    typed = [(each, "INT" if isinstance(each, int) else "VARCHAR(9)") for each in operands]
+    assert value_of(f"${name}$1", "INT", *typed) == place
+
+
+def test_if_cuts_a_timestamp_to_the_type_of_its_first_value() -> None:
+    operands = ((False, "BOOLEAN"), (0, "TIMESTAMP(0)"), (-999_000_000, "TIMESTAMP(3)"))
+    assert value_of("$IF$1", "TIMESTAMP(0)", *operands) == 0
+
+
 def test_json_has_the_digits_of_a_timestamp_that_are_not_zero() -> None:
     moment = (timestamp_of("2024-12-30 08:00:00.5"), "TIMESTAMP(6)")
     assert value_of("$JSON_STRING$1", "VARCHAR(99)", moment) == '"2024-12-30T08:00:00.5"'
