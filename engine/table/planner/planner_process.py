@@ -35,6 +35,8 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "please declare primary key": "without one it cannot find the row that a change replaces",
     "No match found for function signature": "a program registers functions of its own, by"
     " create_temporary_function",
+    "specify an ON CONFLICT clause": "only since Flink 2.3: to plan it as earlier releases do, SET"
+    " 'table.exec.sink.require-on-conflict' = 'false'",
     "Can not serialize ExecNode": "Flink compiles no plan of this operation, which the engine would run",
 }
 """What to do, by the words of the planner that do not say it."""

@@ -6,11 +6,14 @@ Rules:
   said instead, with the option that makes it exactly-once.
 - State counts as growing where a node keeps whole rows and nothing removes them: a regular join, and a Top-N
   over changes. One accumulator for each key is the price of any GROUP BY, and is not mentioned.
+- What depends on chance or on the clock is other after a restart. Runs without faults differ in it, so the
+  verdict leaves it out.
 - Advice is one sentence that names the table or the node, and the remedy.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -23,6 +26,8 @@ _TTL: Final = "table.exec.state.ttl"
 _GUARANTEE: Final = "sink.delivery-guarantee"
 _CHANGELOGS: Final = ("debezium", "canal", "maxwell", "ogg", "changelog")
 _RETRACTING: Final = "Retract"
+_BY_CHANCE: Final = re.compile(r"\$(RAND|RAND_INTEGER|UUID|NOW|CURRENT_(?!WATERMARK)\w+|LOCALTIME\w*)\$\d")
+_PROCESSING: Final = re.compile(r"'timeAttributeType': [^}]*'PROCTIME'")
 
 
 def advice(planned: PlannedScript, sinks: Mapping[str, SinkTable]) -> Iterator[str]:
@@ -32,6 +37,7 @@ def advice(planned: PlannedScript, sinks: Mapping[str, SinkTable]) -> Iterator[s
         if promise := promise_of(name, statements.given.get(name, {}), bool(end.end.primary_key)):
             yield promise
     yield from growing_state(planned.plan, statements.options)
+    yield from undetermined(planned.plan)
 
 
 def growing_state(plan: Plan, options: Mapping[str, str]) -> Iterator[str]:
@@ -46,6 +52,21 @@ def growing_state(plan: Plan, options: Mapping[str, str]) -> Iterator[str]:
             yield _growing(f"the join of {names}", "every row of both")
         if node.type == "rank" and _RETRACTING in str(node.attributes["rankStrategy"]) and not node.ttl_ms():
             yield _growing("the Top-N", f"every row of {names}")
+
+
+def undetermined(plan: Plan) -> Iterator[str]:
+    """Yield what is said of rows that the records do not determine."""
+    texts = [str(node.attributes) for node in plan.nodes]
+    if names := sorted({name for text in texts for name in _BY_CHANCE.findall(text)}):
+        yield (
+            f"values: {', '.join(names)} gives another one when a record is read again after a restart, so"
+            " rows may change, or come again under another key: take the value from the record"
+        )
+    if any(_PROCESSING.search(text) for text in texts):
+        yield (
+            "windows: in processing time a record that is read again after a restart falls into another"
+            " window: declare a WATERMARK, and use its column"
+        )
 
 
 def _growing(node: str, what: str) -> str:

@@ -65,6 +65,7 @@ _SAME_ROWS: Final = (
     "table.exec.mini-batch.",
     "table.exec.source.idle-timeout",
     "table.exec.resource.",
+    "table.exec.sink.require-on-conflict",
     "table.exec.async-",
     "table.optimizer.",
     "pipeline.",

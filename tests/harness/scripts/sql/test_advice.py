@@ -1,12 +1,13 @@
 """What is said of a script beside its verdict, and the statements that are refused with a remedy."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from onceproof.engine.table.planner.planner_process import PlanningFailed
 from onceproof.engine.table.plans import read_plan
-from onceproof.harness.scripts.sql.advice import growing_state, promise_of
+from onceproof.harness.scripts.sql.advice import growing_state, promise_of, undetermined
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
 from tests.doc_output import ROOT
@@ -93,4 +94,23 @@ def test_script_as_editors_and_clients_write_it_is_read(text):
 def test_refusal_of_the_planner_says_what_to_do():
     words = "Table sink 'best' doesn't support consuming update and delete changes"
     assert "declare a PRIMARY KEY" in str(PlanningFailed({"phase": "execute", "message": words}))
+    asked = {"phase": "execute", "message": "Please specify an ON CONFLICT clause to define"}
+    assert "only since Flink 2.3" in str(PlanningFailed(asked))
     assert str(PlanningFailed({"phase": "plan", "message": "no table"})).endswith("no table")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        (
+            {"projection": [{"internalName": "$UUID$1"}, {"internalName": "$NOW$1"}]},
+            "values: NOW, UUID gives",
+        ),
+        ({"windowing": {"timeAttributeType": {"kind": "PROCTIME"}}}, "windows: in processing time"),
+        ({"windowing": {"timeAttributeType": {"kind": "ROWTIME"}}}, ""),
+        ({"projection": [{"internalName": "$CURRENT_WATERMARK$1"}]}, ""),
+    ],
+)
+def test_what_records_do_not_determine_is_named(attributes, words):
+    [*said] = undetermined(SimpleNamespace(nodes=[SimpleNamespace(attributes=attributes)]))
+    assert [each[: len(words)] for each in said] == ([words] if words else [])
