@@ -183,7 +183,7 @@ class GroupWindow(TableFunction):
 
     def _fire(self, window: tuple[int, int], held: list[Any], emit: Emit) -> None:
         keys = self._context.key
-        has_rows = held[COUNT] > 0
+        has_rows = held[COUNT] != 0
         if not self._strategy.updates:
             if has_rows:
                 emit((INSERT, (*keys, *self._result(window, held))))

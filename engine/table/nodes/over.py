@@ -9,7 +9,9 @@
 
 Rules:
 
-- Rows are sorted by time, then by arrival. A row whose time is not after the watermark is dropped.
+- Rows are sorted by time, then by arrival. An unbounded frame drops a row whose time is not after the
+  watermark. A bounded one drops it only if its time is not after that of the last timer of its key, and not
+  after 0: where nothing of the key has been emitted, a late row goes out with the next watermark.
 - Bounded frames take rows back when they leave the frame, so sums of floats show it, as in Flink.
 - The arguments of calls name columns of the row, then the constants of the node.
 
@@ -41,6 +43,9 @@ from onceproof.engine.table.values import INSERT, NANOS_PER_MS, Row
 MS: Final = 1
 """Rows of processing time wait so long for others of the same millisecond."""
 
+_PATIENCE: Final = 1.5
+"""A bounded RANGE of row time forgets a key after so many times the length of its frame."""
+
 
 class OverSpec(Struct, frozen=True):
     """What an OVER aggregate is to do."""
@@ -70,6 +75,7 @@ class Over(TableFunction):
         self._rows = context.map_state("inputState", ttl_ms)
         self._frame = context.list_state("frameState", ttl_ms)
         self._fired_at = context.value_state("lastTriggeringTsState", ttl_ms)
+        self._forgets_at = context.value_state("cleanupTsState", ttl_ms)
 
     def _held(self) -> Any:
         held = self._accumulators.value()
@@ -120,10 +126,18 @@ class RowTimeOver(Over):
 
     def process(self, kind: int, row: Row, emit: Emit) -> None:
         time = row[self._spec.time_column] // NANOS_PER_MS
-        if time <= self.moment.watermark:
+        if time <= self._last_time():
             return
         if add_row(self._rows, time, row):
             self._timers.register_event_time_timer(time)
+        self._accepted(time)
+
+    def _last_time(self) -> int:
+        """Return the time up to which rows are late."""
+        return self.moment.watermark
+
+    def _accepted(self, time: int) -> None:
+        """Do what a row of this time asks for; unless a subclass says otherwise, nothing."""
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
         rows = self._rows.get(timestamp)
@@ -152,7 +166,18 @@ class RowTimeUnboundedRange(RowTimeOver):
         self._rows.remove(time)
 
 
-class RowTimeBoundedRows(RowTimeOver):
+class RowTimeBounded(RowTimeOver):
+    """Remembers the last timer of each key, by which it tells what is late."""
+
+    def _last_time(self) -> int:
+        return self._fired_at.value() or 0
+
+    def on_event_time(self, timestamp: int, emit: Emit) -> None:
+        super().on_event_time(timestamp, emit)
+        self._fired_at.update(timestamp)
+
+
+class RowTimeBoundedRows(RowTimeBounded):
     """ROWS n PRECEDING."""
 
     def _fire(self, time: int, held: Any, rows: list[Row], emit: Emit) -> None:
@@ -160,29 +185,34 @@ class RowTimeBoundedRows(RowTimeOver):
         self._rows.remove(time)
 
 
-class RowTimeBoundedRange(RowTimeOver):
-    """RANGE of an interval; a last timer forgets the rows when none can need them any more."""
+class RowTimeBoundedRange(RowTimeBounded):
+    """RANGE of an interval; a last timer forgets the key when no row can need it any more.
+
+    That timer is set once for a time: only a row that it would come too early for sets another one. The first
+    one still counts as a timer of the key.
+    """
+
+    def _accepted(self, time: int) -> None:
+        preceding = self._spec.preceding
+        assert preceding is not None
+        forgets_at = self._forgets_at.value()
+        if forgets_at is None or forgets_at < time + preceding + 1:
+            forgets_at = time + int(preceding * _PATIENCE) + 1
+            self._timers.register_event_time_timer(forgets_at)
+            self._forgets_at.update(forgets_at)
 
     def _fire(self, time: int, held: Any, rows: list[Row], emit: Emit) -> None:
         assert self._spec.preceding is not None
         self._leave(held, time - self._spec.preceding)
         self._add_all(held, rows, emit)
-        self._fired_at.update(time)
-        self._timers.register_event_time_timer(time + self._spec.preceding + 1)
 
     def on_event_time(self, timestamp: int, emit: Emit) -> None:
-        fired_at = self._fired_at.value()
-        if self._rows.contains(timestamp) and (fired_at is None or fired_at < timestamp):
+        forgets_at = self._forgets_at.value()
+        if forgets_at is None or forgets_at > timestamp:
             super().on_event_time(timestamp, emit)
-        assert self._spec.preceding is not None
-        if self._fired_at.value() == timestamp - self._spec.preceding - 1:
-            held = self._held()
-            self._leave(held, timestamp - self._spec.preceding)
-            if self._rows.is_empty():
-                self._accumulators.clear()
-                self._fired_at.clear()
-            else:
-                self._accumulators.update(held)
+        else:
+            for state in (self._rows, self._accumulators, self._fired_at, self._forgets_at):
+                state.clear()
 
 
 class ProcessingUnbounded(Over):

@@ -145,7 +145,7 @@ class WindowAggregate(KeepsWatermark):
                 self._register(end + window.step)
             else:
                 self._slices.remove(start + window.step)
-        if held is not None and held[0] > 0:
+        if held is not None and held[0] != 0:
             results = self._aggregates.results(held[1])
             emit((INSERT, (*self._context.key, *results, *self._properties.of(start, end))))
 

@@ -171,6 +171,6 @@ class SessionAggregate(KeepsWatermark, Sessions[list[Any]]):
 
     def fired(self, start: int, end: int, content: list[Any], emit: Emit) -> None:
         count, accumulators = content
-        if count > 0:
+        if count != 0:
             results = self._aggregates.results(accumulators)
             emit((INSERT, (*self._context.key, *results, *self._properties.of(start, end))))
