@@ -302,6 +302,12 @@ def judged_by(family: object, records: Records, declared: Declared) -> str:
     return str(script.judged_by(records, declared)) if type(family).__module__ == _STATEMENTS else ""
 
 
+def draws_chance(family: Family) -> bool:
+    """Return whether a script of Flink SQL calls RAND or UUID: then two runs of one scenario differ."""
+    script: Any = family
+    return type(family).__module__ == _STATEMENTS and bool(script.draws_chance)
+
+
 def in_spark(family: Family) -> Family:
     """Return whose schemas and query Spark takes: a script's statements of Flink SQL, else the family."""
     script: Any = family

@@ -46,7 +46,7 @@ from onceproof.harness.model.family import (
     source_file,
     tasks_with,
 )
-from onceproof.harness.model.family_places import address_of
+from onceproof.harness.model.family_places import address_of, draws_chance
 from onceproof.harness.model.faults import FAULTS
 from onceproof.harness.model.history import (
     ROWS_FOUND,
@@ -172,7 +172,7 @@ def _tried(
         if scenario.seed is not None:
             check_values(family, scenario)
     wanted = is_checked_twice(scenario.seed) if twice is None else twice
-    if wanted and Capability.DETERMINISM in system.capabilities:
+    if wanted and Capability.DETERMINISM in system.capabilities and not draws_chance(family):
         differences = check_determinism(history, system.run(family, scenario))
         if differences:
             verdict = Verdict((*verdict.violations, *differences))

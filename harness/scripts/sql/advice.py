@@ -27,6 +27,7 @@ _GUARANTEE: Final = "sink.delivery-guarantee"
 _CHANGELOGS: Final = ("debezium", "canal", "maxwell", "ogg", "changelog")
 _RETRACTING: Final = "Retract"
 _BY_CHANCE: Final = re.compile(r"\$(RAND|RAND_INTEGER|UUID|NOW|CURRENT_(?!WATERMARK)\w+|LOCALTIME\w*)\$\d")
+_DRAWN: Final = frozenset({"RAND", "RAND_INTEGER", "UUID"})
 _PROCESSING: Final = re.compile(r"'timeAttributeType': [^}]*'PROCTIME'")
 
 
@@ -52,6 +53,11 @@ def growing_state(plan: Plan, options: Mapping[str, str]) -> Iterator[str]:
             yield _growing(f"the join of {names}", "every row of both")
         if node.type == "rank" and _RETRACTING in str(node.attributes["rankStrategy"]) and not node.ttl_ms():
             yield _growing("the Top-N", f"every row of {names}")
+
+
+def draws_chance(plan: Plan) -> bool:
+    """Return whether two runs of one scenario may differ; its clock is that of the scenario."""
+    return any(set(_BY_CHANCE.findall(str(node.attributes))) & _DRAWN for node in plan.nodes)
 
 
 def undetermined(plan: Plan) -> Iterator[str]:

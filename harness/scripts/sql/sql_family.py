@@ -39,7 +39,7 @@ from onceproof.harness.model.scenario import InputRecord
 from onceproof.harness.model.step_limits import STEPS_PER_RECORD
 from onceproof.harness.scripts.calm_runs import CalmRuns, calm_scenario, error_in, has_finished
 from onceproof.harness.scripts.sql import sink_tables
-from onceproof.harness.scripts.sql.advice import advice
+from onceproof.harness.scripts.sql.advice import advice, draws_chance
 from onceproof.harness.scripts.sql.changelog import RowCounts
 from onceproof.harness.scripts.sql.drawn_rows import RowDrawer, durations_of
 from onceproof.harness.scripts.sql.drawn_values import constants_of
@@ -164,6 +164,11 @@ class SqlFamily:
     def judged_by(self, records: Records, declared: Declared) -> str:
         """Return who says what a run should leave."""
         return self._judge.judgement(records, declared).by
+
+    @cached_property
+    def draws_chance(self) -> bool:
+        """Whether two runs of one scenario may differ."""
+        return draws_chance(self.plan)
 
     @property
     def shown_columns(self) -> tuple[str, ...]:

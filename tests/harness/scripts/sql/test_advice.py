@@ -7,7 +7,7 @@ import pytest
 
 from onceproof.engine.table.planner.planner_process import PlanningFailed
 from onceproof.engine.table.plans import read_plan
-from onceproof.harness.scripts.sql.advice import growing_state, promise_of, undetermined
+from onceproof.harness.scripts.sql.advice import draws_chance, growing_state, promise_of, undetermined
 from onceproof.harness.scripts.sql.statements import read_statements
 from onceproof.harness.systems.flink.sql_script import SqlScriptError
 from tests.doc_output import ROOT
@@ -114,3 +114,9 @@ def test_refusal_of_the_planner_says_what_to_do():
 def test_what_records_do_not_determine_is_named(attributes, words):
     [*said] = undetermined(SimpleNamespace(nodes=[SimpleNamespace(attributes=attributes)]))
     assert [each[: len(words)] for each in said] == ([words] if words else [])
+
+
+@pytest.mark.parametrize(("name", "is_drawn"), [("UUID", True), ("RAND", True), ("CURRENT_TIMESTAMP", False)])
+def test_two_runs_of_a_scenario_differ_by_chance_and_not_by_the_clock(name, is_drawn):
+    nodes = [SimpleNamespace(attributes={"projection": [{"internalName": f"${name}$1"}]})]
+    assert draws_chance(SimpleNamespace(nodes=nodes)) is is_drawn
