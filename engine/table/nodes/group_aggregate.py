@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,8 @@ from onceproof.engine.table.types import LogicalType
 from onceproof.engine.table.values import ADDS, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Row
 
 STATE = "groupAggregateState"
+
+_ARRAY_AGG = "$ARRAY_AGG$1"
 
 
 class GroupSpec(Struct, frozen=True):
@@ -43,6 +45,28 @@ class Group(Struct, array_like=True):
     accumulators: Accumulators
 
 
+def result_equality(calls: Sequence[AggregateCall]) -> Callable[[Row, Row], bool]:
+    """Return whether two results of calls are the same.
+
+    Flink compares maps, and arrays that it has just made, value by value as ``=`` does: a NULL among them
+    equals nothing, so such a result is emitted anew. Arrays that were values of a column are equal by bytes.
+    """
+    same = row_equality([call.type for call in calls])
+    maps = [place for place, call in enumerate(calls) if call.type.root == "MAP"]
+    arrays = [place for place, call in enumerate(calls) if call.function == _ARRAY_AGG]
+    if not maps and not arrays:
+        return same
+
+    def equal(first: Row, second: Row) -> bool:
+        return (
+            same(first, second)
+            and not any(value is None for place in maps for _, value in first[place] or ())
+            and not any(value is None for place in arrays for value in first[place] or ())
+        )
+
+    return equal
+
+
 class Groups:
     """The groups of a node: their state, and the changes that they make.
 
@@ -53,7 +77,7 @@ class Groups:
     def __init__(self, spec: GroupSpec, settings: TableSettings) -> None:
         self.aggregates = AggregateSet(spec.calls, settings)
         self._spec = spec
-        self._same = row_equality([call.type for call in spec.calls])
+        self._same = result_equality(spec.calls)
 
     def start(self, context: TableContext) -> None:
         self._state = context.value_state(STATE, self._spec.ttl_ms)

@@ -9,6 +9,7 @@ import pytest
 from onceproof.engine.table.aggregates.accumulation import AggregateSet
 from onceproof.engine.table.aggregates.registry import AggregateCall
 from onceproof.engine.table.hash_order import HashOrder
+from onceproof.engine.table.nodes.group_aggregate import result_equality
 from onceproof.engine.table.ordering import SortField, sort_key
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.types import parse_type
@@ -294,3 +295,19 @@ def test_keys_of_a_bundle_have_the_order_of_javas_hash_map():
     assert sorted(order.sorted(keys)) == [0, 1, 2, 3, 4]
     # As recorded in minibatch.size3.agg.
     assert order.sorted([("c",), ("b",), ("a",)])[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "with_null", "without", "is_same"),
+    [
+        ("$ARRAY_AGG$1", "ARRAY<INT>", (1, None), (1, 2), False),
+        ("$FIRST_VALUE$1", "ARRAY<INT>", (1, None), (1, 2), True),
+        ("$FIRST_VALUE$1", "MAP<INT, INT>", ((1, None),), ((1, 2),), False),
+    ],
+)
+def test_result_with_null_among_its_values_is_emitted_anew(function, kind, with_null, without, is_same):
+    same = result_equality([AggregateCall(function, (0,), (parse_type("INT"),), parse_type(kind))])
+    assert same((with_null,), (with_null,)) is is_same
+    assert same((without,), (without,))
+    assert same((None,), (None,))
+    assert not same((without,), (with_null,))
