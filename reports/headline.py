@@ -3,10 +3,11 @@
 The worst status wins: failed, interrupted, too little, known failures only, gaps, passed. A run without
 scenarios, or a night that has not reached its minimums, is "empty", not passed. So is a run of a program that
 kills hardly hit between its first row and its last, and a comparison in which a system received no kills. A
-run is called a sample where a family has under LEAST_SCENARIOS scenarios, or a property was asked in under
-half of the families that have it. Known failures do not fail a run, but it is not called passed. A planted
-bug that survived is a gap, because it shows a hole in the harness and not a fault of the engine. A fault kind
-that never fired fails a run only if the campaign is large enough to require it.
+run is called a sample where a family has under LEAST_SCENARIOS scenarios, a property was asked in under half
+of the families that have it, or the rows of a script were not judged in over half of its scenarios. Known
+failures do not fail a run, but it is not called passed. A planted bug that survived is a gap, because it
+shows a hole in the harness and not a fault of the engine. A fault kind that never fired fails a run only if
+the campaign is large enough to require it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from onceproof.reports.model import Failure, FamilyResult, RealInput, Report
-from onceproof.reports.notes import Note, notes_of
+from onceproof.reports.notes import NO_JUDGE, Note, judges_of, notes_of
 from onceproof.reports.text import counted, joined, words
 
 WHOLE = "Every record exactly once"
@@ -107,7 +108,20 @@ def thin_texts(report: Report) -> tuple[str, ...]:
         texts.append(f"{joined(tuple(never))} not checked")
     if seldom:
         texts.append(f"{joined(tuple(seldom))} checked in under half of the {noun}")
+    unjudged = {subject_of(each): unjudged_scenarios(each) for each in families}
+    texts += [
+        f"rows not judged in {unjudged[subject_of(each)]:,} of {counted(each.scenarios, 'scenario')} of"
+        f" {subject_of(each)}"
+        for each in families
+        if 2 * unjudged[subject_of(each)] > each.scenarios
+    ]
     return tuple(texts)
+
+
+def unjudged_scenarios(result: FamilyResult) -> int:
+    """Return in how many scenarios nobody has judged the rows of a script."""
+    judges = judges_of(result.notes)
+    return sum(number for who, number in judges.items() if who.startswith(NO_JUDGE))
 
 
 def real_input_failed(real: RealInput) -> bool:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from onceproof.reports.headline import conclude, missing_situations, rare_texts
+from onceproof.reports.headline import SAMPLE, conclude, missing_situations, rare_texts
 from onceproof.reports.model import (
     Coverage,
     CoverageCell,
@@ -16,6 +16,7 @@ from onceproof.reports.model import (
     Report,
     SituationCount,
 )
+from onceproof.reports.notes import JUDGED, NO_JUDGE
 
 
 def test_passing_report_has_the_passed_headline(made):
@@ -228,3 +229,13 @@ def test_notes_do_not_affect_the_verdict():
     family = FamilyResult("sales", 50, 0, timers_only_at_end=4)
     headline = conclude(Report(families=(family,), facts=Facts(scenarios=50)))
     assert (headline.status, len(headline.notes)) == ("passed", 1)
+
+
+def test_script_whose_rows_are_seldom_judged_is_a_sample():
+    notes = {f"{JUDGED}DuckDB": 40, f"{JUDGED}{NO_JUDGE}its runs without faults differ": 60}
+    seldom = FamilyResult("totals", 100, 0, (PropertyResult("liveness", 100, 0),), notes=notes)
+    headline = conclude(Report(families=(seldom,)))
+    assert headline.word == SAMPLE
+    assert headline.thin == ("rows not judged in 60 of 100 scenarios of totals",)
+    often = msgspec.structs.replace(seldom, notes={**notes, f"{JUDGED}DuckDB": 60, [*notes][1]: 40})
+    assert conclude(Report(families=(often,))).thin == ()
