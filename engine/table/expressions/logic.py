@@ -12,7 +12,7 @@ from onceproof.engine.table.expressions.literals import plain_value
 from onceproof.engine.table.expressions.registry import Evaluate, Scope, builder, strict
 from onceproof.engine.table.expressions.rex import Call, Sarg
 from onceproof.engine.table.plans import UnsupportedPlan
-from onceproof.engine.table.types import TIMESTAMPS
+from onceproof.engine.table.types import TEXTS, TIMESTAMPS
 from onceproof.engine.table.values import Row
 
 
@@ -84,6 +84,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "$>$1": operator.gt,
     "$>=$1": operator.ge,
 }
+_TIMES = frozenset({"DATE", "TIME", *TIMESTAMPS})
 _UNORDERED = frozenset({"ARRAY", "MAP", "MULTISET", "ROW", "STRUCTURED", "RAW", "VARIANT"})
 
 
@@ -96,15 +97,23 @@ def _order(call: Call, scope: Scope) -> Callable[..., Any]:
 
 
 def _of_one_root(call: Call, scope: Scope, compare: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a comparison before which a TIMESTAMP and a TIMESTAMP_LTZ get the type that is more precise."""
+    """Return a comparison before which a text becomes the date or time that it is compared with.
+
+    Of a TIMESTAMP and a TIMESTAMP_LTZ both get the type that is more precise.
+    """
     first, second = (operand.type for operand in call.operands)
-    if first.root == second.root or not {first.root, second.root} <= set(TIMESTAMPS):
+    if first.root == second.root:
         return compare
-    if first.precision > second.precision:
+    both_moments = {first.root, second.root} <= set(TIMESTAMPS)
+    if (both_moments and first.precision > second.precision) or (
+        first.root in _TIMES and second.root in TEXTS
+    ):
         convert = conversion(second, first, scope)
         return lambda one, other: compare(one, convert(other))
-    convert = conversion(first, second, scope)
-    return lambda one, other: compare(convert(one), other)
+    if both_moments or (first.root in TEXTS and second.root in _TIMES):
+        convert = conversion(first, second, scope)
+        return lambda one, other: compare(convert(one), other)
+    return compare
 
 
 @strict("$=$1")

@@ -71,6 +71,12 @@ def test_a_timestamp_is_compared_with_a_moment_in_the_zone_of_the_session() -> N
     assert not value_of("$>$1", "BOOLEAN", moment, reading, zone="Europe/Berlin")
 
 
+def test_a_text_is_compared_with_a_date_as_the_date_that_it_is() -> None:
+    day, text = (19_782, "DATE"), ("2024-02-29", "CHAR(10)")
+    assert value_of("$=$1", "BOOLEAN", day, text)
+    assert not value_of("$<>$1", "BOOLEAN", text, day)
+
+
 @pytest.mark.parametrize(
     ("kind", "text"), [("TIME", "00:00:00"), ("TIME(1)", "23:59:59.1"), ("TIME(3)", "23:59:59.001")]
 )
