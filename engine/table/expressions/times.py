@@ -143,7 +143,7 @@ def _extract(call: Call, scope: Scope) -> Callable[..., int]:
             zone = old_zone(scope.zone)
             return lambda _, moment: _time_field(unit, *divmod(zone.to_local(moment), NANOS_PER_MS))
         case "INTERVAL_MS":
-            within, size = _WITHIN_MS.get(unit), _UNITS_MS.get(unit, 1)
+            within, size = {**_WITHIN_MS, "MILLISECOND": 1000}.get(unit), _UNITS_MS.get(unit, 1)
             return lambda _, time: toward_zero(time if within is None else _rest(time, within), size)
         case "INTERVAL_MONTHS":
             return lambda _, months: toward_zero(months, 12) if unit == "YEAR" else _rest(months, 12)

@@ -77,6 +77,14 @@ def test_a_text_is_compared_with_a_date_as_the_date_that_it_is() -> None:
     assert not value_of("$<>$1", "BOOLEAN", text, day)
 
 
+def test_milliseconds_of_an_interval_are_those_of_its_second() -> None:
+    unit, interval = Symbol("TIME_UNIT", "MILLISECOND"), parse_type("INTERVAL DAY TO SECOND(3)")
+    call = Call("$EXTRACT$1", (unit, InputRef(0, interval)), parse_type("BIGINT"))
+    evaluates = [lambda row: "MILLISECOND", lambda row: row[0]]
+    scope = Scope({}, None, {})  # type: ignore[arg-type]
+    assert load_functions()["$EXTRACT$1"](call, evaluates, scope)((-61_123,)) == -123
+
+
 @pytest.mark.parametrize(
     ("kind", "text"), [("TIME", "00:00:00"), ("TIME(1)", "23:59:59.1"), ("TIME(3)", "23:59:59.001")]
 )
