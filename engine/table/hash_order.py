@@ -4,6 +4,8 @@ It decides what is seen: a bundle of the global phase may end in the middle of w
 an aggregate above another one gets the keys in this order. A key is laid out as Flink's BinaryRowData (eight
 bytes for the NULL bits of up to 56 columns, eight for each column, then what does not fit in there), and its
 hash is that of MurmurHashUtil over these words.
+
+A multiset is such a map too: its order shows where it is cast to a text or taken apart by UNNEST.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from onceproof.engine.java_hashes import hash_bool, hash_decimal, hash_double, hash_float, hash_long
 from onceproof.engine.table.types import BINARIES, TEXTS, TIMESTAMPS, LogicalType
 from onceproof.engine.table.values import NANOS_PER_MS, Row
 
@@ -160,3 +163,32 @@ class HashOrder:
             return list(places)
         codes = [self._hash(key) for key in keys]
         return sorted(places, key=lambda place: (codes[place] ^ codes[place] >> 16) & self._capacity - 1)
+
+
+_VALUE_HASHES: Final[dict[str, Callable[[Any], int]]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "DATE", "TIME"), int),
+    **dict.fromkeys(TEXTS, lambda text: murmur_bytes(text.encode())),
+    "BIGINT": hash_long,
+    "FLOAT": hash_float,
+    "DOUBLE": hash_double,
+    "BOOLEAN": hash_bool,
+    "DECIMAL": hash_decimal,
+}
+"""Java's hash codes of values in Flink's internal form; binary strings have their own."""
+
+
+def in_hash_map(kind: LogicalType, values: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return entries whose keys have a type in the order of a HashMap; other types keep their order."""
+    entries = list(values)
+    hash_of = _VALUE_HASHES.get(kind.root)
+    if hash_of is None:
+        return entries
+    capacity = _FIRST_CAPACITY
+    while len(entries) * 4 > capacity * 3:
+        capacity *= 2
+
+    def place(entry: tuple[Any, Any]) -> int:
+        code = hash_of(entry[0]) & _MASK
+        return (code ^ code >> 16) & capacity - 1
+
+    return sorted(entries, key=place)

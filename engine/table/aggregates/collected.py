@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from onceproof.engine.table.aggregates.counts import change_count
 from onceproof.engine.table.aggregates.registry import Aggregate, AggregateCall, aggregate
 from onceproof.engine.table.expressions.registry import FunctionFailed
+from onceproof.engine.table.hash_order import in_hash_map
 from onceproof.engine.table.ordering import key_codec
 from onceproof.engine.table.table_settings import TableSettings
 from onceproof.engine.table.values import Row
@@ -122,23 +123,28 @@ def _array_agg(call: AggregateCall, settings: TableSettings) -> Aggregate:
 
 
 class Collection(Aggregate):
-    """COLLECT: a multiset of what is not NULL (Flink: CollectAggFunction); counts below zero are kept."""
+    """COLLECT: a multiset of what is not NULL, in the order of a map of Java; counts below zero are kept.
+
+    Flink: CollectAggFunction.
+    """
 
     def __init__(self, call: AggregateCall) -> None:
-        self._encode, self._decode = key_codec(call.argument_types[0])
+        self._type = call.argument_types[0]
+        self._encode, self._decode = key_codec(self._type)
 
     def create(self) -> dict[Any, int]:
         return {}
 
     def add(self, accumulator: dict[Any, int], values: Row) -> dict[Any, int]:
-        return self._count(accumulator, values[0], 1)
+        if values[0] is not None:
+            key = self._encode(values[0])
+            # One that comes after its retraction stays, counted 0 times.
+            accumulator[key] = accumulator.get(key, 0) + 1
+        return accumulator
 
     def retract(self, accumulator: dict[Any, int], values: Row) -> dict[Any, int]:
-        return self._count(accumulator, values[0], -1)
-
-    def _count(self, accumulator: dict[Any, int], value: Any, change: int) -> dict[Any, int]:
-        if value is not None:
-            change_count(accumulator, self._encode(value), change)
+        if values[0] is not None:
+            change_count(accumulator, self._encode(values[0]), -1)
         return accumulator
 
     def merge(self, accumulator: dict[Any, int], other: dict[Any, int]) -> dict[Any, int]:
@@ -147,7 +153,8 @@ class Collection(Aggregate):
         return accumulator
 
     def result(self, accumulator: dict[Any, int]) -> Any:
-        return tuple([(self._decode(key), count) for key, count in accumulator.items()])
+        entries = [(self._decode(key), count) for key, count in accumulator.items()]
+        return tuple(in_hash_map(self._type, entries))
 
 
 @aggregate("$COLLECT$1")

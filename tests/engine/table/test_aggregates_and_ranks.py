@@ -3,12 +3,13 @@
 import copy
 import random
 from collections import Counter
+from decimal import Decimal
 
 import pytest
 
 from onceproof.engine.table.aggregates.accumulation import AggregateSet
-from onceproof.engine.table.aggregates.registry import AggregateCall
-from onceproof.engine.table.hash_order import HashOrder
+from onceproof.engine.table.aggregates.registry import AggregateCall, create_aggregate
+from onceproof.engine.table.hash_order import HashOrder, in_hash_map
 from onceproof.engine.table.nodes.group_aggregate import result_equality
 from onceproof.engine.table.ordering import SortField, sort_key
 from onceproof.engine.table.table_settings import TableSettings
@@ -311,3 +312,28 @@ def test_result_with_null_among_its_values_is_emitted_anew(function, kind, with_
     assert same((without,), (without,))
     assert same((None,), (None,))
     assert not same((without,), (with_null,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("VARCHAR(2147483647)", ["a,b", "", "x", "y", "zz"]),
+        ("INT", [0, 1, 2, -4, 3, 5, 7]),
+        ("DOUBLE", [0.0, -2.25, 1.5, 3.0, 100.125]),
+        ("DECIMAL(8, 2)", [Decimal(text) for text in ("2.25", "0.00", "-3.10", "99999.99", "1.50")]),
+    ],
+)
+def test_multiset_is_in_the_order_of_a_map_of_java(kind, keys):
+    assert [key for key, _ in in_hash_map(parse_type(kind), [(key, 1) for key in sorted(keys)])] == keys
+
+
+def test_multiset_keeps_a_value_that_came_after_its_retraction():
+    number = parse_type("INT")
+    call = AggregateCall("$COLLECT$1", (0,), (number,), parse_type("MULTISET<INT>"), retracts=True)
+    collect = create_aggregate(call, TableSettings({}))
+    counts = collect.retract(collect.create(), (1,))
+    assert collect.result(counts) == ((1, -1),)
+    counts = collect.add(counts, (1,))
+    assert collect.result(counts) == ((1, 0),)
+    counts = collect.retract(collect.add(counts, (1,)), (1,))
+    assert collect.result(counts) == ()
