@@ -131,7 +131,9 @@ class PythonOracle:
     def rows(self, visible: Rows = (), history: History | None = None) -> RowCounts:
         """Return the rows for the whole input."""
         if self._declared is not None:
-            return self._declared.rows(self._records, visible, history, None, is_whole=True)
+            # A job that has ended before its input holds rows back, as one at a cut does.
+            is_whole = history is None or history.has_finished
+            return self._declared.rows(self._records, visible, history, None, is_whole)
         return self._rows(self._lengths)
 
     def rows_at(
@@ -140,7 +142,7 @@ class PythonOracle:
         """Return the rows for the input before a cut."""
         lengths = tuple([cut.get(split, 0) for split in self._records])
         if self._declared is not None:
-            return self._declared.rows(self._before(lengths), visible, history, checkpoint, is_whole=False)
+            return self._declared.rows(self._before(lengths), visible, history, checkpoint, False)
         return self._rows(lengths)
 
     def versions_at(self, cut: Cut | None) -> Versions:

@@ -295,15 +295,15 @@ class LocalRun(JobRun):
         return self.moves_output and number % 2 == 0
 
     def next_process(self, builder: HistoryBuilder) -> Ending:
-        """Run one process until it is dead.
+        """Run one process until it is dead. Behind a lost folder it knows of nothing that others left.
 
-        Behind a lost folder it knows of nothing that others left, and writes where there are rows: elsewhere
-        it could not know that it must not begin anew.
+        The job has ended there if it has written rows: it must not begin anew, which is tried last.
         """
         if isinstance(builder, JobHistory) and builder.run.history.has_fired(_LOST_FOLDERS):
             builder.disown_unfinished()
-            if not self._has_rows(self._number + 1) and self._has_rows(self._number + 2):
-                self._number += 1
+            if not builder.run.is_over and (self._has_rows(1) or self._has_rows(2)):
+                failed = {"kind": event_log.JOB_FAILED, "cause": f"{self.spec.checkpoints} has vanished"}
+                return Ending(time.monotonic_ns(), False, True, [failed], "")
         return JobRun.next_process(self, builder)
 
     def _has_rows(self, number: int) -> bool:
@@ -322,6 +322,9 @@ class LocalRun(JobRun):
         builder.run.waiting = ClockState.all_hit(len(self.spec.faults))
         history = builder.run.history
         if history.has_fired(_LOST_FOLDERS) and not history.has_finished:
+            # Elsewhere it could not know that there are rows.
+            if not self._has_rows(self._number + 1):
+                self._number += 1
             ending = self.next_process(builder)
             builder.add_process_log(ending.events if ending.says_success else [])
         for folder in builder.savepoints:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ from onceproof.harness.checkers.consistent_cut import ConsistentCut
 from onceproof.harness.checkers.exactly_once import ExactlyOnce
 from onceproof.harness.checkers.firings import MOST_RECORDS
 from onceproof.harness.checkers.oracle import PythonOracle
-from onceproof.harness.model.family import Declared, FamilyError, FamilyOptions, Records, Rows
-from onceproof.harness.model.history import History, Row
+from onceproof.harness.model.family import Declared, Family, FamilyError, FamilyOptions, Records, Rows
+from onceproof.harness.model.family_places import load_family
+from onceproof.harness.model.history import TRANSACTION_VISIBLE, Event, History, Row
 from onceproof.harness.model.scenario import InputRecord, Scenario
 from onceproof.harness.model.watermarks import Timed
+from onceproof.harness.systems.simulation.simulated_system import SimulatedSystem
+from onceproof.harness.trials.trial import scenario_of
 
 HOUR = 100
 BOUND = 10
@@ -294,3 +298,28 @@ def test_late_implies_that_rows_are_declared() -> None:
     assert FamilyOptions(late="late").declares
     assert FamilyOptions(late=lambda row: row[0] == "gone").is_late(("gone", 1))
     assert not FamilyOptions(late="late").is_late(("hour", 1))
+
+
+def test_windows_that_a_failed_job_has_not_fired_again_are_no_phantoms() -> None:
+    family = load_family("late_readings")
+    scenario, events = next(runs_with_two_firings(family))
+    history = History()
+    history.events = events[
+        : next(at for at, each in enumerate(events) if each[1] == TRANSACTION_VISIBLE) + 1
+    ]
+    oracle = PythonOracle(family, scenario)
+    assert ExactlyOnce().check(scenario, history, oracle) == []
+    history.job_finished(len(events))
+    found = ExactlyOnce().check(scenario, history, oracle)
+    assert {each.anomaly for each in found} >= {"lost", "phantom"}
+
+
+def runs_with_two_firings(family: Family) -> Iterator[tuple[Scenario, list[Event]]]:
+    """Yield scenarios in which the first rows to be seen hold a window that fires again, and their events."""
+    for seed in count():
+        scenario = scenario_of(family, seed)
+        history = SimulatedSystem().run(family, scenario)
+        shown = [payload["rows"] for _, kind, _, payload in history.events if kind == TRANSACTION_VISIBLE]
+        later = {row[:3] for rows in shown[1:] for row in rows if row[6] == "window"}
+        if shown and any(row[:3] in later for row in shown[0]):
+            yield scenario, history.events
