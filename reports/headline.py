@@ -119,7 +119,7 @@ def thin_texts(report: Report) -> tuple[str, ...]:
 
 
 def unjudged_scenarios(result: FamilyResult) -> int:
-    """Return in how many scenarios nobody has judged the rows of a script."""
+    """Return in how many scenarios the rows of a script were not judged."""
     judges = judges_of(result.notes)
     return sum(number for who, number in judges.items() if who.startswith(NO_JUDGE))
 

@@ -7,8 +7,8 @@ They serve targets without transactions. The rules this module lives by:
 - A batch that the target refuses is sent again after the next completed checkpoint; the batches behind it are
   sent all the same. If the target raises, they wait, so that the order is kept.
 - A restored batch that the CheckpointCommitter has recorded is dropped; any other waits for the next
-  completed checkpoint, or is sent at once where a job ends with the restored savepoint. After a rescaling, the
-  batches of one subtask may be in several, and are sent in no order.
+  completed checkpoint, or is sent at once where a job ends with the restored savepoint. After a rescaling,
+  the batches of one subtask may be in several, and are sent in no order.
 - A crash between sending and recording sends the batch twice. So the target must recognise it, or take batch
   and record atomically; otherwise this sink is at-least-once.
 - Job, operator, checkpoint and subtask of its writer identify a batch for ever, because a checkpoint that did
