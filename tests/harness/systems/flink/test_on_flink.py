@@ -16,9 +16,10 @@ from onceproof.harness.model.family import Declared
 from onceproof.harness.model.family_places import load_family
 from onceproof.harness.model.history import rows_at_end
 from onceproof.harness.model.scenario import Fault
-from onceproof.harness.services.service import ServiceMissing
-from onceproof.harness.systems.flink.home import install_flink
+from onceproof.harness.services.service import ServiceError
+from onceproof.harness.systems.flink.home import PACKAGES, install_flink
 from onceproof.harness.systems.flink.system import FlinkSystem
+from onceproof.harness.systems.kit.packages import python_with
 from onceproof.harness.trials.trial import scenario_of, try_scenario
 
 pytestmark = [pytest.mark.local_kill, pytest.mark.slow]
@@ -29,9 +30,10 @@ SCRIPTS = Path(next(iter(scenarios.__path__))) / "sql"
 @pytest.fixture(scope="module")
 def system():
     try:
-        install_flink()
-    except ServiceMissing as error:
-        pytest.skip(str(error))
+        python_with(PACKAGES)
+    except ServiceError as error:
+        pytest.skip(f"the packages of Flink cannot be had: {error}")
+    install_flink()
     with closing(FlinkSystem()) as system:
         yield system
 
