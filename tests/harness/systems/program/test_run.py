@@ -59,7 +59,7 @@ def test_an_undisturbed_program_passes(tmp_path: Path) -> None:
 
 
 def test_a_program_that_forgets_repeats_rows_after_a_kill(tmp_path: Path) -> None:
-    history, verdict = tried(program(tmp_path, COPIES_LINES), faults=(KILL,))
+    history, verdict = tried(program(tmp_path, COPIES_LINES, FILES + QUIET), faults=(KILL,))
     assert anomalies(verdict) == [("exactly_once", "duplicated")]
     assert [subject for subject, _ in events_of(history, ATTEMPT_STARTED)] == ["1", "2"]
     (recovery,) = history.statistics.recoveries
@@ -303,7 +303,7 @@ def test_marks_in_what_it_prints_are_points_of_kills(tmp_path: Path) -> None:
     prints = COPIES_LINES.replace(
         "written.flush()", "written.flush(); print('stored', len(line), flush=True)"
     )
-    path = program(tmp_path, prints, FILES + '[marks]\ncompleted = "^stored [1-9]"\n')
+    path = program(tmp_path, prints, FILES + QUIET + '[marks]\ncompleted = "^stored [1-9]"\n')
     kill = Fault("kill_process", "completed", occurrence=2)
     history, verdict = tried(path, faults=(kill,))
     assert anomalies(verdict) == [("exactly_once", "duplicated")]
@@ -312,7 +312,7 @@ def test_marks_in_what_it_prints_are_points_of_kills(tmp_path: Path) -> None:
 
 def test_a_mark_of_any_name_is_a_point_of_kills(tmp_path: Path) -> None:
     prints = COPIES_LINES.replace("written.flush()", "written.flush(); line and print('flushed', flush=True)")
-    path = program(tmp_path, prints, FILES + '[marks]\nflushed = "^flushed"\n')
+    path = program(tmp_path, prints, FILES + QUIET + '[marks]\nflushed = "^flushed"\n')
     history, verdict = tried(path, faults=(Fault("kill_process", "mark", occurrence=2, mark="flushed"),))
     assert anomalies(verdict) == [("exactly_once", "duplicated")]
     [(_, payload)] = events_of(history, FAULT_FIRED)
@@ -321,7 +321,7 @@ def test_a_mark_of_any_name_is_a_point_of_kills(tmp_path: Path) -> None:
 
 def test_bytes_that_a_program_writes_are_points_of_kills(tmp_path: Path) -> None:
     kill = Fault("kill_process", "mark", occurrence=30, mark=BYTES_MARK)
-    history, verdict = tried(program(tmp_path, COPIES_LINES), faults=(kill,))
+    history, verdict = tried(program(tmp_path, COPIES_LINES, FILES + QUIET), faults=(kill,))
     assert anomalies(verdict) == [("exactly_once", "duplicated")]
     assert history.statistics.coverage == {("kill_process", "mark"): 1}
     assert history.statistics.points[BYTES_MARK] >= 30
