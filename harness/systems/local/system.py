@@ -43,7 +43,7 @@ from onceproof.harness.model.fault_answers import FaultAnswer, MissingPoints
 from onceproof.harness.model.fault_kinds import TOPIC_CHANGES, FaultKind
 from onceproof.harness.model.fault_means import with_means
 from onceproof.harness.model.faults import FAULTS
-from onceproof.harness.model.history import History
+from onceproof.harness.model.history import ROWS_WRITTEN, TRANSACTION_VISIBLE, History
 from onceproof.harness.model.mutants import find_mutant
 from onceproof.harness.model.scenario import Fault, Scenario
 from onceproof.harness.model.system import applicable
@@ -261,6 +261,14 @@ def start_child(
     )
 
 
+def _shows_rows(history: History) -> bool:
+    """Return whether rows have become visible."""
+    return any(
+        kind == ROWS_WRITTEN or (kind == TRANSACTION_VISIBLE and payload["rows"])
+        for _, kind, _, payload in history.events
+    )
+
+
 def damages_in(folder: str, read: Callable[[str], bytes]) -> list[str]:
     """Return in words what is damaged or missing of the savepoint in a folder; ``read`` reads its files."""
     try:
@@ -297,19 +305,20 @@ class LocalRun(JobRun):
     def next_process(self, builder: HistoryBuilder) -> Ending:
         """Run one process until it is dead. Behind a lost folder it knows of nothing that others left.
 
-        The job has ended there if it has written rows: it must not begin anew, which is tried last.
+        The job has ended there if it has written rows. Beside part files it must not begin anew, which is
+        tried last; other ends do not show it that there are rows.
         """
         if isinstance(builder, JobHistory) and builder.run.history.has_fired(_LOST_FOLDERS):
             builder.disown_unfinished()
-            if not builder.run.is_over and (self._has_rows(1) or self._has_rows(2)):
+            if not builder.run.is_over and _shows_rows(builder.run.history):
                 failed = {"kind": event_log.JOB_FAILED, "cause": f"{self.spec.checkpoints} has vanished"}
                 return Ending(time.monotonic_ns(), False, True, [failed], "")
         return JobRun.next_process(self, builder)
 
-    def _has_rows(self, number: int) -> bool:
-        """Return whether files are visible where a process writes."""
-        files = Path(self.part_folder(number) or self.spec.output).rglob("*")
-        return any(path.is_file() and not path.name.startswith(HIDDEN) for path in files)
+    def _has_files(self, number: int) -> bool:
+        """Return whether part files are visible where a process writes."""
+        files = Path(self.part_folder(number) or self.spec.output).rglob(f"*{self.spec.suffix}")
+        return any(not path.name.startswith(HIDDEN) for path in files)
 
     def job_is_over(self, builder: HistoryBuilder) -> None:
         """Check the savepoints; start a finished job once more if its storage failed.
@@ -321,9 +330,10 @@ class LocalRun(JobRun):
         assert isinstance(builder, JobHistory), "it runs jobs of the engine"
         builder.run.waiting = ClockState.all_hit(len(self.spec.faults))
         history = builder.run.history
-        if history.has_fired(_LOST_FOLDERS) and not history.has_finished:
+        has_files = self._has_files(1) or self._has_files(2)
+        if history.has_fired(_LOST_FOLDERS) and not history.has_finished and has_files:
             # Elsewhere it could not know that there are rows.
-            if not self._has_rows(self._number + 1):
+            if not self._has_files(self._number + 1):
                 self._number += 1
             ending = self.next_process(builder)
             builder.add_process_log(ending.events if ending.says_success else [])

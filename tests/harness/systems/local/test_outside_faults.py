@@ -168,3 +168,12 @@ def test_planted_bug_is_found_in_a_drawn_scenario(system, mutant, file, kind, nu
     assert kind in {fault.kind for fault in scenario.faults}
     assert not try_scenario(WORD_COUNT, scenario, system=broken).verdict.passed
     assert try_scenario(WORD_COUNT, scenario, system=sound).verdict.passed
+
+
+def test_job_with_rows_where_it_cannot_see_them_ends_with_its_checkpoints():
+    family, system = load_family("word_batches"), LocalSystem()
+    scenario = scenario_of(family, 4010115730246790615)
+    trial = try_scenario(family, scenario, system=system)
+    assert trial.verdict.violations == ()
+    assert trial.history.statistics.coverage["lose_folder", "completed"] == 1
+    assert JOB_FINISHED not in [kind for _, kind, _, _ in trial.history.events]
