@@ -108,12 +108,10 @@ def thin_texts(report: Report) -> tuple[str, ...]:
         texts.append(f"{joined(tuple(never))} not checked")
     if seldom:
         texts.append(f"{joined(tuple(seldom))} checked in under half of the {noun}")
-    unjudged = {subject_of(each): unjudged_scenarios(each) for each in families}
     texts += [
-        f"rows not judged in {unjudged[subject_of(each)]:,} of {counted(each.scenarios, 'scenario')} of"
-        f" {subject_of(each)}"
+        f"rows not judged in {unjudged:,} of {counted(each.scenarios, 'scenario')} of {subject_of(each)}"
         for each in families
-        if 2 * unjudged[subject_of(each)] > each.scenarios
+        if 2 * (unjudged := unjudged_scenarios(each)) > each.scenarios
     ]
     return tuple(texts)
 

@@ -171,8 +171,11 @@ class GenericWriteAheadSink(SinkFunction, CommittingFunction):
     def settle(self, context: FunctionInitializationContext) -> None:
         """Send the batches that the checkpoint lists."""
         self._take_over(context)
+        checkpoint_id = context.get_restored_checkpoint_id() or 0
+        # The driver has no later checkpoint for what is refused.
+        self.stop_with(checkpoint_id)
         try:
-            self._send_up_to(context.get_restored_checkpoint_id() or 0, is_last=True)
+            self.notify_checkpoint_complete(checkpoint_id)
         finally:
             self.close()
 

@@ -88,7 +88,7 @@ class DeclaredRows:
             visible: what the run declares.
             history: the run; None if only the rows are known, which are then compared as they are.
             checkpoint: that of the cut; None for the end of the run.
-            is_whole: whether the records are the whole input.
+            is_whole: whether the records are the whole input, and the run has not ended before it.
         """
         declared = visible
         if self._options.late is not None:
@@ -109,7 +109,7 @@ class DeclaredRows:
             counted,
             line,
             arrivals,
-            is_whole and history.has_finished,
+            is_whole,
             _in_flight(history, checkpoint),
         )
         try:

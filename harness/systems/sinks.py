@@ -33,7 +33,7 @@ from onceproof.engine.connectors.sink_writer import (
 )
 from onceproof.engine.connectors.two_phase import Recovery
 from onceproof.engine.connectors.write_ahead import CheckpointCommitter, GenericWriteAheadSink, PendingBatch
-from onceproof.engine.functions import FunctionInitializationContext, RuntimeContext
+from onceproof.engine.functions import RuntimeContext
 from onceproof.engine.protocol_points import COMMITTING
 from onceproof.harness.model.injected_error import is_injected
 from onceproof.harness.model.scenario import Parameter
@@ -196,11 +196,6 @@ class BatchSink(GenericWriteAheadSink, ABC):
     def open(self, runtime_context: RuntimeContext) -> None:
         """Give the checkpoint committer the task's context, so that it passes protocol points."""
         self._memory.context = runtime_context
-
-    def settle(self, context: FunctionInitializationContext) -> None:
-        """Send in the driver, which has no later checkpoint for what is refused."""
-        self.stop_with(context.get_restored_checkpoint_id() or 0)
-        super().settle(context)
 
     def send_batch(self, batch: PendingBatch) -> bool:
         """Send a batch. Return whether the target took it.

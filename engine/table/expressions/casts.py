@@ -367,7 +367,7 @@ def _as_date(given: LogicalType, wanted: LogicalType, scope: Scope) -> Convert:
 @cast(tuple(TIMESTAMPS), ("TIME",))
 def _as_time(given: LogicalType, wanted: LogicalType, scope: Scope) -> Convert:
     """Cut the time toward zero: before 1970 that of a TIMESTAMP is negative."""
-    unit: int = 10 ** max(3 - wanted.precision, 0)
+    unit = _unit_ms(wanted)
     if given.root == "TIMESTAMP":
         return lambda value: toward_zero(_time_of_timestamp(value), unit) * unit
     zone = session_zone(scope.zone)
@@ -394,8 +394,14 @@ def _from_time(given: LogicalType, wanted: LogicalType, scope: Scope) -> Convert
 def _times(given: LogicalType, wanted: LogicalType, scope: Scope) -> Convert:
     if given.precision <= wanted.precision:
         return lambda value: value
-    unit: int = 10 ** max(3 - wanted.precision, 0)
+    unit = _unit_ms(wanted)
     return lambda value: toward_zero(value, unit) * unit
+
+
+def _unit_ms(kind: LogicalType) -> int:
+    """Return the milliseconds of the last digit of a TIME."""
+    unit_ms: int = 10 ** max(3 - kind.precision, 0)
+    return unit_ms
 
 
 # ---- what holds other values

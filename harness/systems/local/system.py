@@ -330,8 +330,8 @@ class LocalRun(JobRun):
         assert isinstance(builder, JobHistory), "it runs jobs of the engine"
         builder.run.waiting = ClockState.all_hit(len(self.spec.faults))
         history = builder.run.history
-        has_files = self._has_files(1) or self._has_files(2)
-        if history.has_fired(_LOST_FOLDERS) and not history.has_finished and has_files:
+        is_lost = history.has_fired(_LOST_FOLDERS) and not history.has_finished
+        if is_lost and (self._has_files(1) or self._has_files(2)):
             # Elsewhere it could not know that there are rows.
             if not self._has_files(self._number + 1):
                 self._number += 1
